@@ -23,6 +23,9 @@ enum on_loss { ON_LOSS_SHRINK, ON_LOSS_WAIT, ON_LOSS_STOP };
 enum on_nan { ON_NAN_STOP, ON_NAN_SKIP };
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
 
+/* Of penalties: the most tokens that they look at, and the most biases. */
+enum { JOB_REPEAT_MAX = 1024, JOB_BIASES_MAX = 1024 };
+
 struct job_spec {
     enum job_type type;
     const json_t *json; /* borrowed: strings below point into it */
@@ -31,7 +34,8 @@ struct job_spec {
     const char *system;        /* with chat */
     const char *sample_prompt; /* of a training job, or NULL: text to go on from every sample_every steps */
     const json_t *messages, *tools,
-        *template_args; /* of a conversation; NULL where the prompt is all of it */
+        *template_args;       /* of a conversation; NULL where the prompt is all of it */
+    const json_t *logit_bias; /* {id of a token: what is added to its logit}, or NULL; checked by the head */
     const json_t *ids, *stop;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
@@ -57,11 +61,12 @@ struct job_spec {
     bool has_micro_batch;      /* micro_batch was asked for */
     size_t chunks;             /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
-        max_tokens, sample_every, sample_tokens, top_logprobs;
+        max_tokens, top_k, repeat_last_n, sample_every, sample_tokens, top_logprobs;
     size_t
         keep_alive; /* seconds that the model stays loaded after an answer, for what is said next; 0: not at all */
     size_t max_kv_size; /* with it: room for the conversation grows by so many positions */
-    double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
+    double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p, min_p,
+        repetition_penalty, presence_penalty, frequency_penalty;
     enum lr_kind lr_kind;
     uint64_t seed;
     /* The daemon's own words, NULL where it says nothing: where a result stays that its user

@@ -16,17 +16,17 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/common/xalloc.h"
 
-int ctl_spec_template_args(const struct ctl *ctl, json_t *spec)
+int ctl_spec_pairs(const struct ctl *ctl, const char *option, const char *key, const char *example,
+                   json_t *spec)
 {
     const char *const *items;
-    size_t n = opts_list(ctl->opts, "template-arg", &items);
+    size_t n = opts_list(ctl->opts, option, &items);
     json_t *args = n ? json_object() : NULL;
     for (size_t i = 0; i < n; i++) {
         const char *eq = strchr(items[i], '=');
         if (!eq || eq == items[i]) {
             json_decref(args);
-            return ctl_usage(ctl, "--template-arg \"%s\": NAME=VALUE is needed, as enable_thinking=false",
-                             items[i]);
+            return ctl_usage(ctl, "--%s \"%s\": %s is needed", option, items[i], example);
         }
         char *name = xstrndup(items[i], (size_t)(eq - items[i]));
         json_t *value = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
@@ -34,7 +34,7 @@ int ctl_spec_template_args(const struct ctl *ctl, json_t *spec)
         free(name);
     }
     if (args)
-        json_object_set_new(spec, "template_args", args);
+        json_object_set_new(spec, key, args);
     return CTL_OK;
 }
 
@@ -100,7 +100,7 @@ static int put_value(const struct ctl *ctl, const struct field *f, const char *n
 {
     const bool is_ids = f->type == FIELD_LIST && !strcmp(f->items, "integer");
     if (f->type == FIELD_OBJECT)
-        return ctl_spec_template_args(ctl, spec);
+        return ctl_spec_pairs(ctl, name, f->name, f->arg, spec);
     if (!json_object_set_new(spec, f->name, value_json(ctl->opts, f, name)))
         return CTL_OK;
     return is_ids ? ctl_usage(ctl, "--%s \"%s\": token ids separated by commas are needed, as 1,2,3", name,

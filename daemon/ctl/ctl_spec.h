@@ -16,8 +16,10 @@
 int ctl_spec_read(const struct ctl *ctl, json_t **ret);
 /* Is that a job? Refuses with the sentence that the daemon would have. */
 int ctl_spec_check(const struct ctl *ctl, enum job_type type, const json_t *spec);
-/* --template-arg NAME=VALUE as "template_args", values as JSON where they are that. */
-int ctl_spec_template_args(const struct ctl *ctl, json_t *spec);
+/* An option whose values are NAME=VALUE, such as --template-arg, as an object `key` of the spec.
+ * Values are taken as JSON where they are JSON. `example` is for the complaint. */
+int ctl_spec_pairs(const struct ctl *ctl, const char *option, const char *key, const char *example,
+                   json_t *spec);
 /* Posts it there, and waits so long for the answer. Takes over spec. */
 int ctl_spec_send(const struct ctl *ctl, const char *path, enum job_type type, json_t *spec,
                   unsigned within_s, json_t **ret);

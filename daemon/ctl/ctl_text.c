@@ -174,7 +174,8 @@ int ctl_render_main(struct ctl *ctl)
                          n ? ctl->args[0] : "");
     json_t *spec = new_spec(ctl, "render"), *messages = n ? read_messages(ctl, items, n) : NULL;
     json_object_set_new(spec, "generation", json_boolean(!opts_flag(ctl->opts, "no-generation-prompt")));
-    int rc = n && !messages ? CTL_USAGE : ctl_spec_template_args(ctl, spec);
+    int rc =
+        n && !messages ? CTL_USAGE : ctl_spec_pairs(ctl, "template-arg", "template_args", "NAME=VALUE", spec);
     if (messages)
         json_object_set_new(spec, "messages", messages);
     else if (n == 0 && !is_stdin(ctl->args[0]) &&

@@ -35,7 +35,7 @@ size_t message_size(const struct messages *m, const struct msg_key *key)
     case MSG_PARAM: return m->pieces->piece[key->mb].n * sizeof(float);
     case MSG_GO:
         return go_max_size(m->plan->round_steps * m->plan->microbatches, m->plan->seqs, m->plan->round_steps,
-                           m->plan->first[m->plan->stages] + 2);
+                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0);
     case MSG_HELD: /* not in plans: stage_hold.c knows it */
     case MSG_COUNT: break;
     }

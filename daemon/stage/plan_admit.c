@@ -2,6 +2,7 @@
 #include "daemon/stage/plan_admit.h"
 
 #include <errno.h>
+#include <math.h>
 
 #include "daemon/stage/hold/held_memory.h"
 #include "daemon/stage/plan/stage_room.h"
@@ -282,6 +283,21 @@ static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t f
     return 0;
 }
 
+/* Without these checks a choice would write outside its scratch, or make numbers that are none. */
+static int admit_choice(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
+{
+    const struct sample_params *c = &go->choice;
+    if (c->nadjust && (go->program != PROGRAM_DECODE || !p->kv))
+        return refuse_go(err, from, go, "the number of adjustments", c->nadjust);
+    for (size_t i = 0; i < c->nadjust; i++) {
+        if (c->adjust[i].id >= p->vocab)
+            return refuse_go(err, from, go, "the token of an adjustment", c->adjust[i].id);
+        if (!(c->adjust[i].repeat > 0) || !isfinite(c->adjust[i].repeat) || !isfinite(c->adjust[i].add))
+            return refuse_go(err, from, go, "the number of an adjustment that is not one", i);
+    }
+    return 0;
+}
+
 static int admit_steps(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
     if (go->adapter > p->nmore)
@@ -354,6 +370,8 @@ int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, 
                        from, go->program, go->program <= PROGRAM_RESTORE ? programs[go->program] : "unknown",
                        job_type_name(p->type));
     int r = admit_flags(p, go, from, err);
+    if (!r)
+        r = admit_choice(p, go, from, err);
     if (!r)
         r = admit_steps(p, go, from, err);
     if (!r)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/choice.h"
 #include "net/clock.h"
 
 struct gen {
@@ -31,6 +32,7 @@ struct gen {
     size_t kept;                     /* of the prompt: what the caches hold from the answer before */
     size_t fed;                      /* positions the caches hold */
     struct instant first, last;      /* token */
+    void *room;                      /* owned: of the choice of a token */
     bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
@@ -67,6 +69,9 @@ static int feed_round(struct gen *g, const uint32_t *ids, size_t at, size_t n, s
     }
     struct head_round round = {.mb = mb};
     struct go go = g->go;
+    const struct choice_ids said = {g->h->ids, g->ids, g->h->nids, next->index};
+    if (next->is_wanted && !g->is_sample)
+        go.choice = choice_next(&g->h->spec, &said, g->room);
     go.at = at;
     go.want_token = next->is_wanted;
     go.step += g->is_sample ? 0 : next->index;
@@ -208,7 +213,8 @@ static int gen_open(struct gen *g, struct err *err)
     const struct head *h = g->h;
     g->text = strdup("");
     g->ids = calloc(g->most, sizeof *g->ids);
-    int e = g->ids && g->text ? 0 : err_set(err, -ENOMEM, "out of memory");
+    g->room = malloc(choice_room(&h->spec) + 1);
+    int e = g->ids && g->text && g->room ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (!e && g->told)
         memcpy(g->ids, g->again, g->told * sizeof *g->ids);
     if (!e && h->tok)
@@ -227,6 +233,7 @@ static void gen_done(struct gen *g)
     tokenizer_stream_free(g->stream);
     free(g->ids);
     free(g->text);
+    free(g->room);
 }
 
 /* Of those after the first, which ends the prompt. */
@@ -271,13 +278,7 @@ static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct er
 
 static struct gen gen_of(struct head *h, struct runner *r)
 {
-    return (struct gen){.h = h,
-                        .r = r,
-                        .most = h->spec.max_tokens,
-                        .go = {.program = PROGRAM_DECODE,
-                               .temperature = (float)h->spec.temperature,
-                               .top_p = (float)h->spec.top_p,
-                               .seed = h->spec.seed}};
+    return (struct gen){.h = h, .r = r, .most = h->spec.max_tokens, .go = {.program = PROGRAM_DECODE}};
 }
 
 /* Waits for what is said next, and makes it the prompt. 1: there is more to answer; 0: nothing
@@ -381,7 +382,8 @@ int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step,
                 struct err *err)
 {
     struct gen g = {.h = h, .r = r, .most = h->spec.sample_tokens, .is_sample = true};
-    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .adapter = (uint32_t)adapter, .top_p = 1};
+    g.go =
+        (struct go){.program = PROGRAM_DECODE, .step = step, .adapter = (uint32_t)adapter, .choice.top_p = 1};
     int e = gen_open(&g, err);
     if (!e)
         e = generate(&g, err);

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIXED_WORDS = 14, STEP_WORDS = 5 };
+enum { FIXED_WORDS = 17, STEP_WORDS = 5, ADJUST_WORDS = 3 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units)
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts)
 {
-    const size_t rows = steps * STEP_WORDS + microbatches * (seqs + 1);
+    const size_t rows = steps * STEP_WORDS + adjusts * ADJUST_WORDS + microbatches * (seqs + 1);
     return 4 * (FIXED_WORDS + (rows > units ? rows : units));
 }
 
@@ -34,6 +34,21 @@ static uint64_t get(const uint8_t **at, size_t words)
     return v;
 }
 
+static uint8_t *put_float(uint8_t *at, float v)
+{
+    uint32_t w;
+    memcpy(&w, &v, sizeof w);
+    return put(at, w, 1);
+}
+
+static float get_float(const uint8_t **at)
+{
+    const uint32_t w = (uint32_t)get(at, 1);
+    float v;
+    memcpy(&v, &w, sizeof v);
+    return v;
+}
+
 static uint64_t bits_of(double d)
 {
     uint64_t v;
@@ -52,20 +67,25 @@ size_t go_encode(uint8_t *out, const struct go *go)
 {
     uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
                      (uint32_t)go->trace << 3 | (uint32_t)go->hold << 4 | (go->top & GO_TOP_MAX) << 8;
-    uint32_t temperature, top_p;
-    memcpy(&temperature, &go->temperature, 4);
-    memcpy(&top_p, &go->top_p, 4);
     uint8_t *at = put(out, go->program, 1);
     at = put(at, go->round, 1);
     at = put(at, flags, 1);
     at = put(at, go->step, 2);
     at = put(at, go->adapter, 1);
     at = put(at, go->at, 2);
-    at = put(at, temperature, 1);
-    at = put(at, top_p, 1);
-    at = put(at, go->seed, 2);
+    at = put_float(at, go->choice.temperature);
+    at = put_float(at, go->choice.top_p);
+    at = put_float(at, go->choice.min_p);
+    at = put(at, go->choice.top_k, 1);
+    at = put(at, go->choice.seed, 2);
+    at = put(at, go->choice.nadjust, 1);
     at = put(at, go->nsteps, 1);
     at = put(at, go->microbatches, 1);
+    for (size_t i = 0; i < go->choice.nadjust; i++) {
+        at = put(at, go->choice.adjust[i].id, 1);
+        at = put_float(at, go->choice.adjust[i].repeat);
+        at = put_float(at, go->choice.adjust[i].add);
+    }
     for (size_t i = 0; i < go->nsteps; i++) {
         at = put(at, go->steps[i].adapter, 1);
         at = put(at, go->steps[i].step, 2);
@@ -79,6 +99,23 @@ size_t go_encode(uint8_t *out, const struct go *go)
     for (size_t u = 0; u < go->nheld; u++)
         at = put(at, go->held_by[u], 1);
     return (size_t)(at - out);
+}
+
+static int decode_adjusts(struct go *go, const uint8_t **at, const uint8_t *end)
+{
+    if (go->choice.nadjust > (size_t)(end - *at) / (4 * ADJUST_WORDS) || go->choice.nadjust > GO_ADJUST_MAX)
+        return -EBADMSG;
+    if (!go->choice.nadjust)
+        return 0;
+    go->choice.adjust = go->adjust = calloc(go->choice.nadjust, sizeof *go->adjust);
+    if (!go->adjust)
+        return -ENOMEM;
+    for (size_t i = 0; i < go->choice.nadjust; i++) {
+        go->adjust[i].id = (uint32_t)get(at, 1);
+        go->adjust[i].repeat = get_float(at);
+        go->adjust[i].add = get_float(at);
+    }
+    return 0;
 }
 
 static int decode_steps(struct go *go, const uint8_t **at, const uint8_t *end)
@@ -160,13 +197,17 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.step = get(&at, 2);
     go.adapter = (uint32_t)get(&at, 1);
     go.at = get(&at, 2);
-    uint32_t temperature = (uint32_t)get(&at, 1), top_p = (uint32_t)get(&at, 1);
-    memcpy(&go.temperature, &temperature, 4);
-    memcpy(&go.top_p, &top_p, 4);
-    go.seed = get(&at, 2);
+    go.choice.temperature = get_float(&at);
+    go.choice.top_p = get_float(&at);
+    go.choice.min_p = get_float(&at);
+    go.choice.top_k = (uint32_t)get(&at, 1);
+    go.choice.seed = get(&at, 2);
+    go.choice.nadjust = get(&at, 1);
     go.nsteps = get(&at, 1);
     go.microbatches = get(&at, 1);
-    int r = decode_steps(&go, &at, in + n);
+    int r = decode_adjusts(&go, &at, in + n);
+    if (!r)
+        r = decode_steps(&go, &at, in + n);
     if (!r && go.program == PROGRAM_RESTORE)
         r = decode_held(&go, at, in + n);
     else if (!r)
@@ -180,6 +221,7 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
 
 void go_done(struct go *go)
 {
+    free(go->adjust);
     free(go->steps);
     free(go->mb);
     free(go->starts);

@@ -13,8 +13,9 @@
 
 #include "engine/layer/layer.h"
 #include "engine/pipe/plan.h"
+#include "engine/text/sample.h"
 
-enum { GO_TOP_MAX = 255 };
+enum { GO_TOP_MAX = 255, GO_ADJUST_MAX = 2048 };
 enum { GO_STOP = 0xffff }; /* as a program: the job is over */
 
 /* Of one adapter, whose microbatches of the round come after those of the step before. */
@@ -35,21 +36,21 @@ struct go {
     bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */
     uint64_t
         step; /* TRAIN: of the first of its steps; RESTORE: the one restored; DECODE: index of the new token */
-    uint32_t adapter; /* all but TRAIN: which one it is about */
-    uint64_t at;      /* DECODE: first position */
-    float temperature, top_p;
-    uint64_t seed;
-    size_t nsteps;         /* TRAIN: ≥ 1, with as many microbatches each */
-    struct go_step *steps; /* [nsteps] */
-    size_t microbatches;   /* of all of them */
-    struct seqs *mb;       /* [microbatches] */
-    size_t nheld;          /* RESTORE: units; else 0 */
-    uint32_t *held_by;     /* [nheld] the rank that each unit comes from */
-    uint32_t
-        *starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps and held_by */
+    uint32_t adapter;             /* all but TRAIN: which one it is about */
+    uint64_t at;                  /* DECODE: first position */
+    struct sample_params choice;  /* DECODE: of the token, at most GO_ADJUST_MAX adjustments */
+    size_t nsteps;                /* TRAIN: ≥ 1, with as many microbatches each */
+    struct go_step *steps;        /* [nsteps] */
+    size_t microbatches;          /* of all of them */
+    struct seqs *mb;              /* [microbatches] */
+    size_t nheld;                 /* RESTORE: units; else 0 */
+    uint32_t *held_by;            /* [nheld] the rank that each unit comes from */
+    struct sample_adjust *adjust; /* of a decoded GO: what choice.adjust points to */
+    uint32_t *
+        starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps, adjust and held_by */
 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units);
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts);
 size_t go_encode(uint8_t *out, const struct go *go); /* out of go_max_size bytes; returns the length */
 int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens); /* −EBADMSG; go_done frees */
 void go_done(struct go *go);

@@ -424,8 +424,8 @@ static int task_decode(struct rank_state *r, const struct task *t, struct err *e
         return e ? e : message_send_floats(&r->messages, t, MSG_ACT, y, err);
     if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
         return 0;
-    struct sample_params params = {r->go->temperature, r->go->top_p, r->go->seed};
-    r->token = sample_token(stage_logits(stage_of(r, t)), r->plan->vocab, &params, r->go->step, r->scratch);
+    r->token =
+        sample_token(stage_logits(stage_of(r, t)), r->plan->vocab, &r->go->choice, r->go->step, r->scratch);
     return message_send_copy(&r->messages, t, MSG_TOKEN, &r->token, sizeof r->token, err);
 }
 

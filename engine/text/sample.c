@@ -23,6 +23,32 @@ static uint32_t first_maximum(const float *logits, size_t vocab)
     return (uint32_t)best;
 }
 
+/* The same of logits in scratch. */
+static uint32_t first_heaviest(const struct sample_scratch *scratch, size_t vocab)
+{
+    size_t best = 0;
+    bool found = false;
+    for (size_t i = 0; i < vocab; i++)
+        if (!isnan(scratch[i].p) && (!found || scratch[i].p > scratch[best].p)) {
+            best = i;
+            found = true;
+        }
+    return (uint32_t)best;
+}
+
+/* Logits as they are after all adjustments, to scratch. */
+static void adjusted_logits(const float *logits, size_t vocab, const struct sample_params *params,
+                            struct sample_scratch *scratch)
+{
+    for (size_t i = 0; i < vocab; i++)
+        scratch[i] = (struct sample_scratch){logits[i], (uint32_t)i};
+    for (size_t i = 0; i < params->nadjust; i++) {
+        const struct sample_adjust *a = &params->adjust[i];
+        float *logit = &scratch[a->id].p;
+        *logit = (*logit > 0 ? *logit / a->repeat : *logit * a->repeat) + a->add;
+    }
+}
+
 /* exp((logit − max) / T), which is 1 for the maximum, also when that is infinite. NaN weighs
  * nothing. */
 static float weight_of(float logit, float max, float temperature)
@@ -39,6 +65,51 @@ static int heavier_first(const void *a, const void *b)
     if (x->p != y->p)
         return x->p < y->p ? 1 : -1;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Lets entry i sink to its place in a heap [k] whose root is the last one in the order. */
+static void sink(struct sample_scratch *heap, size_t k, size_t i)
+{
+    for (size_t child; (child = 2 * i + 1) < k; i = child) {
+        if (child + 1 < k && heavier_first(&heap[child], &heap[child + 1]) < 0)
+            child++;
+        if (heavier_first(&heap[i], &heap[child]) > 0)
+            return;
+        const struct sample_scratch held = heap[i];
+        heap[i] = heap[child];
+        heap[child] = held;
+    }
+}
+
+/* Keeps the k heaviest in scratch[0, k), in their order. k < vocab. */
+static void cut_heaviest(struct sample_scratch *scratch, size_t vocab, size_t k)
+{
+    for (size_t i = k / 2; i-- > 0;)
+        sink(scratch, k, i);
+    for (size_t i = k; i < vocab; i++)
+        if (heavier_first(&scratch[i], &scratch[0]) < 0) {
+            scratch[0] = scratch[i];
+            sink(scratch, k, 0);
+        }
+    qsort(scratch, k, sizeof *scratch, heavier_first);
+}
+
+/* Keeps what weighs at least this; the heaviest weighs 1. */
+static size_t cut_light(struct sample_scratch *scratch, size_t n, float least)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (scratch[i].p >= least)
+            scratch[kept++] = scratch[i];
+    return kept;
+}
+
+static double sum_of(const struct sample_scratch *scratch, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += scratch[i].p;
+    return sum;
 }
 
 /* Keeps the nucleus in scratch[0, n); returns how many. */
@@ -60,27 +131,36 @@ static size_t cut_nucleus(struct sample_scratch *scratch, size_t vocab, double s
     return kept;
 }
 
+/* Leaves in scratch the weights that are chosen from; returns how many. */
+static size_t cut(struct sample_scratch *scratch, size_t vocab, const struct sample_params *params)
+{
+    size_t n = vocab;
+    if (params->top_k > 0 && params->top_k < n) {
+        n = params->top_k;
+        cut_heaviest(scratch, vocab, n);
+    }
+    if (params->top_p < 1)
+        n = cut_nucleus(scratch, n, sum_of(scratch, n), params->top_p > 0 ? params->top_p : 0);
+    return params->min_p > 0 ? cut_light(scratch, n, params->min_p) : n;
+}
+
 uint32_t sample_token(const float *logits, size_t vocab, const struct sample_params *params, uint64_t index,
                       struct sample_scratch *scratch)
 {
-    uint32_t best = first_maximum(logits, vocab);
-    if (!(params->temperature > 0) || vocab == 0 || !(logits[best] > -INFINITY))
+    const bool is_greedy = !(params->temperature > 0);
+    if (!vocab || (is_greedy && !params->nadjust))
+        return first_maximum(logits, vocab);
+    adjusted_logits(logits, vocab, params, scratch);
+    const uint32_t best = first_heaviest(scratch, vocab);
+    const float max = scratch[best].p;
+    if (is_greedy || !(max > -INFINITY))
         return best;
-    double sum = 0;
-    for (size_t i = 0; i < vocab; i++) {
-        scratch[i] =
-            (struct sample_scratch){weight_of(logits[i], logits[best], params->temperature), (uint32_t)i};
-        sum += scratch[i].p;
-    }
-    size_t n = vocab;
-    if (params->top_p < 1)
-        n = cut_nucleus(scratch, vocab, sum, params->top_p > 0 ? params->top_p : 0);
-    double mass = 0;
-    for (size_t i = 0; i < n; i++)
-        mass += scratch[i].p;
+    for (size_t i = 0; i < vocab; i++)
+        scratch[i].p = weight_of(scratch[i].p, max, params->temperature);
+    const size_t n = cut(scratch, vocab, params);
     struct rng rng = rng_for(params->seed, "sample");
     rng.next = index; /* a block of its own for each token */
-    double left = rng_uniform(&rng) * mass;
+    double left = rng_uniform(&rng) * sum_of(scratch, n);
     for (size_t i = 0; i < n; i++) {
         if (left < scratch[i].p)
             return scratch[i].id;

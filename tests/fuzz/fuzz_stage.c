@@ -251,20 +251,20 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
     const uint8_t program = input_u8(in), flags = input_u8(in);
     if (program == 0xff)
         return input_bytes(in, to, room < 64 ? room : 64);
-    struct go go = {.program = program < 0xf0 ? program % 5 : special[program % 4],
-                    .round = (uint32_t)x->rounds,
-                    .state = flags & 1,
-                    .logprobs = flags & 2,
-                    .want_token = flags & 4,
-                    .trace = flags & 8,
-                    .step = 1,
-                    .top = flags & 16 ? input_u8(in) : 0,
-                    .adapter = flags & 32 ? (uint32_t)number(in, 0) : 0,
-                    .at = flags & 64 ? (uint64_t)number(in, TOKENS) : 0,
-                    .temperature = flags & 128 ? 1 : 0,
-                    .top_p = 0.5f,
-                    .steps = steps,
-                    .mb = mb};
+    struct go go = {
+        .program = program < 0xf0 ? program % 5 : special[program % 4],
+        .round = (uint32_t)x->rounds,
+        .state = flags & 1,
+        .logprobs = flags & 2,
+        .want_token = flags & 4,
+        .trace = flags & 8,
+        .step = 1,
+        .top = flags & 16 ? input_u8(in) : 0,
+        .adapter = flags & 32 ? (uint32_t)number(in, 0) : 0,
+        .at = flags & 64 ? (uint64_t)number(in, TOKENS) : 0,
+        .choice = {.temperature = flags & 128 ? 1 : 0, .top_p = 0.5f, .top_k = flags & 64 ? 3 : 0},
+        .steps = steps,
+        .mb = mb};
     go.nsteps = go.program == PROGRAM_TRAIN ? 1 + input_u8(in) % 4 : 0;
     go.microbatches = program_moves(go.program) ? 0 : input_u8(in) % 9;
     for (size_t i = 0; i < go.nsteps; i++)
@@ -284,6 +284,11 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
     for (size_t u = 0; u < go.nheld && u < 8; u++)
         held_by[u] = (uint32_t)number(in, 0);
     go.nheld = go.nheld > 8 ? 8 : go.nheld;
+    struct sample_adjust adjust = {0, copies & 8 ? 0.0f : 1.5f, -1};
+    go.choice.adjust = &adjust;
+    go.choice.nadjust = copies & 4 ? 1 : 0;
+    if (go.choice.nadjust)
+        adjust.id = (uint32_t)number(in, (json_int_t)x->vocab - 1);
     const size_t n = go_encode(bytes, &go);
     memcpy(to, bytes, n < room ? n : room);
     return n < room ? n : room;

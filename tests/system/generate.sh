@@ -55,17 +55,39 @@ cp "$work/out" "$work/llama.score.$nodes"
 }
 END
 
+# How tokens are chosen: cuts that leave one token are greedy; what is biased away never comes, what is biased most always; a
+# token that was said is not said again; and the same tokens on every ring with all of it.
+cat >"$work/choices" <<'END'
+expected=$cases/llama_gqa_rope3/expected.json
+ids=$(jq -r '.generate.prompt | map(tostring) | join(",")' "$expected")
+tokens() { sh "$work/ask" generate --model "$cases/llama_gqa_rope3/model" --max-tokens 20 --ids "$ids" "$@" && jq -c .ids "$work/out"; }
+greedy=$(tokens) || exit 1
+for cut in "--top-k 1" "--min-p 1" "--top-p 0.000001"; do
+    is=$(tokens --temperature 1.5 --seed 3 $cut)
+    [ "$is" = "$greedy" ] || { echo "$cut: $is, not $greedy"; exit 1; }
+done
+second=$(echo "$greedy" | jq '.[1]')
+tokens --logit-bias "$second=-100" | jq -e "index($second) == null" >/dev/null || { echo "a bias of -100: $(cat "$work/out")"; exit 1; }
+tokens --logit-bias 5=100 | jq -e 'length == 20 and all(. == 5)' >/dev/null || { echo "a bias of 100: $(cat "$work/out")"; exit 1; }
+tokens --presence-penalty 100 | jq -e 'length == 20 and (unique | length) == 20' >/dev/null || { echo "a penalty: $(cat "$work/out")"; exit 1; }
+tokens --temperature 1.2 --seed 9 --top-k 40 --top-p 0.95 --min-p 0.01 --repetition-penalty 1.3 --frequency-penalty 0.1 \
+    --presence-penalty 0.1 --repeat-last-n 8 --logit-bias 7=1.5 --logit-bias 8=-2 >"$work/choices.$nodes" || exit 1
+"$ringctl" generate --model "$cases/llama_gqa_rope3/model" --ids 1 --logit-bias 1000000=1 >"$work/out" 2>&1 && exit 1
+grep -q 'logit-bias "1000000": the id of a token is needed' "$work/out" || { cat "$work/out"; exit 1; }
+END
+
 export ringctl work llama cases
 for nodes in 1 2 3 4 7; do
     export nodes
     say "$nodes nodes"
     case $nodes in 1 | 3 | 7) script="$work/prompts" ;; *) script= ;; esac
-    for s in $script "$work/cases"; do
+    for s in $script "$work/cases" "$work/choices"; do
         limit 60 "$ringctl" local $nodes --threads 1 -- exec sh "$s" || fail "$nodes nodes, $(basename "$s")"
     done
     for score in llama_gqa_rope3 llama_tied_bf16 llama; do
         same "score of $score on 1 and $nodes nodes" "$work/$score.score.1" "$work/$score.score.$nodes"
     done
+    same "chosen tokens on 1 and $nodes nodes" "$work/choices.1" "$work/choices.$nodes"
 done
 
 mean=$(jq '-([.tokens[1:][].logprob] | add / length)' "$work/llama.score.1")

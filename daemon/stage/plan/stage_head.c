@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/common/output_path.h"
+#include "daemon/stage/choice.h"
 #include "daemon/stage/hold/held_memory.h"
 #include "engine/model/adapter_names.h"
 
@@ -321,9 +322,12 @@ static int plan_so_far(struct head *h, struct err *err)
 static int plan_generate(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    int r = h->spec.messages || h->spec.chat ? head_read_chat(h, err)
-            : h->spec.ids                    ? read_ids(h, h->spec.ids, err)
-                                             : read_text(h, h->spec.prompt, err);
+    int r = choice_check(&h->spec, h->config.vocab, err);
+    if (r)
+        return r;
+    r = h->spec.messages || h->spec.chat ? head_read_chat(h, err)
+        : h->spec.ids                    ? read_ids(h, h->spec.ids, err)
+                                         : read_text(h, h->spec.prompt, err);
     if (!r && !h->tok) { /* ids in, ids out: text only where there is a tokenizer */
         struct err quiet;
         open_tokenizer(h, &quiet);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "tests/unit/daemon/stage/plan_admit_world.h"
 
 static void a_round_of_another_type_of_job_is_refused(void **state)
@@ -83,6 +85,24 @@ static void flags_of_another_program_are_refused(void **state)
     go = go_of(PROGRAM_TRAIN);
     go.logprobs = true;
     refuses(w, JOB_TRAIN, go, "log-probabilities");
+}
+
+/* What would be written outside the logits, or make them no numbers. */
+static void a_choice_that_cannot_be_made_is_refused(void **state)
+{
+    struct world *w = *state;
+    const uint32_t vocab = (uint32_t)plan_of(JOB_GENERATE).vocab;
+    const struct sample_adjust bad[] = {{vocab, 1, 0}, {0, 0, 0}, {0, -1, 0}, {0, NAN, 0}, {0, 1, INFINITY}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct go go = go_of(PROGRAM_DECODE);
+        go.choice.adjust = &bad[i];
+        go.choice.nadjust = 1;
+        refuses(w, JOB_GENERATE, go, i ? "the number of an adjustment" : "the token of an adjustment");
+    }
+    struct go go = go_of(PROGRAM_FORWARD);
+    go.choice.adjust = &(struct sample_adjust){0, 1, 1};
+    go.choice.nadjust = 1;
+    refuses(w, JOB_SCORE, go, "the number of adjustments");
 }
 
 /* Only training has moments that could travel. */
@@ -174,6 +194,7 @@ int main(void)
         CASE(what_is_restored_comes_whole_and_from_a_rank),
         CASE(a_round_larger_than_the_plan_is_refused),
         CASE(flags_of_another_program_are_refused),
+        CASE(a_choice_that_cannot_be_made_is_refused),
         CASE(moments_of_an_adapter_that_is_not_trained_are_refused),
         CASE(a_label_outside_the_vocabulary_is_refused),
         CASE(a_token_outside_the_vocabulary_is_refused),

@@ -13,7 +13,13 @@
 
 #include "daemon/stage/stage_go.h"
 
-enum { MICROBATCHES = 3, SEQS = 4, STEPS = 3, ROOM = 4 * (14 + 5 * STEPS + MICROBATCHES * (SEQS + 1)) };
+enum {
+    MICROBATCHES = 3,
+    SEQS = 4,
+    STEPS = 3,
+    ADJUSTS = 2,
+    ROOM = 4 * (17 + 5 * STEPS + 3 * ADJUSTS + MICROBATCHES * (SEQS + 1))
+};
 
 static const uint32_t starts[3][SEQS + 1] = {{0, 5, 9}, {0, 1, 2, 3, 100}, {0}};
 static struct seqs mbs[MICROBATCHES] = {{2, (uint32_t *)(uintptr_t)starts[0]},
@@ -21,6 +27,8 @@ static struct seqs mbs[MICROBATCHES] = {{2, (uint32_t *)(uintptr_t)starts[0]},
                                         {0, (uint32_t *)(uintptr_t)starts[2]}};
 
 static struct go_step steps[STEPS] = {{2, UINT64_C(0x123456789a), 1.0 / 3}, {0, 7, 0.25}, {1, UINT64_MAX, 0}};
+
+static const struct sample_adjust adjusts[ADJUSTS] = {{31999, 1.25f, -0.5f}, {0, 1, 100}};
 
 static struct go example(void)
 {
@@ -30,9 +38,13 @@ static struct go example(void)
                        .step = UINT64_C(0x123456789a),
                        .adapter = 9,
                        .at = UINT64_MAX,
-                       .temperature = 0.7f,
-                       .top_p = 0.95f,
-                       .seed = UINT64_C(1) << 63,
+                       .choice = {.temperature = 0.7f,
+                                  .top_p = 0.95f,
+                                  .min_p = 0.05f,
+                                  .top_k = 40,
+                                  .seed = UINT64_C(1) << 63,
+                                  .adjust = adjusts,
+                                  .nadjust = ADJUSTS},
                        .nsteps = STEPS,
                        .steps = steps,
                        .microbatches = MICROBATCHES,
@@ -52,14 +64,18 @@ static void all_of_it_comes_back(void **state)
         go.hold = flags & 16;
         go.top = flags & 2 ? 20 : 0;
         size_t n = go_encode(bytes, &go);
-        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1), ROOM);
-        assert_int_equal(n, 4 * (14 + 5 * STEPS + 3 + 6));
+        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1, ADJUSTS), ROOM);
+        assert_int_equal(n, 4 * (17 + 5 * STEPS + 3 * ADJUSTS + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
                     back.logprobs == go.logprobs && back.want_token == go.want_token &&
                     back.trace == go.trace && back.hold == go.hold && back.step == go.step &&
-                    back.adapter == go.adapter && back.at == go.at && back.temperature == go.temperature &&
-                    back.top_p == go.top_p && back.seed == go.seed && back.top == go.top);
+                    back.adapter == go.adapter && back.at == go.at && back.top == go.top);
+        assert_true(back.choice.temperature == go.choice.temperature &&
+                    back.choice.top_p == go.choice.top_p && back.choice.min_p == go.choice.min_p &&
+                    back.choice.top_k == go.choice.top_k && back.choice.seed == go.choice.seed);
+        assert_int_equal(back.choice.nadjust, ADJUSTS);
+        assert_memory_equal(back.choice.adjust, adjusts, sizeof adjusts);
         assert_int_equal(back.nsteps, STEPS);
         for (size_t i = 0; i < STEPS; i++)
             assert_true(back.steps[i].adapter == steps[i].adapter && back.steps[i].step == steps[i].step &&
@@ -118,7 +134,7 @@ static void counts_are_not_believed(void **state)
     struct go go = example();
     uint8_t bytes[ROOM];
     size_t n = go_encode(bytes, &go);
-    for (size_t at = 4 * 12; at < n; at = at == 4 * 13 ? 4 * (14 + 5 * STEPS) : at + 4)
+    for (size_t at = 4 * 14; at < n; at = at == 4 * 16 ? 4 * (17 + 3 * ADJUSTS + 5 * STEPS) : at + 4)
         for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
             uint8_t lie[ROOM];
             memcpy(lie, bytes, n);

@@ -106,7 +106,7 @@ static uint32_t token_after(struct world *w, uint32_t chunk)
     uint32_t starts[PROMPT][2] = {{0}};
     struct seqs seqs[PROMPT];
     struct head_round round = {.mb = mb};
-    struct go go = {.program = PROGRAM_DECODE, .want_token = true, .top_p = 1, .mb = seqs};
+    struct go go = {.program = PROGRAM_DECODE, .want_token = true, .choice.top_p = 1, .mb = seqs};
     for (uint32_t at = 0; at < PROMPT; at += chunk) {
         starts[go.microbatches][1] = PROMPT - at < chunk ? PROMPT - at : chunk;
         seqs[go.microbatches] = (struct seqs){1, starts[go.microbatches]};
@@ -137,7 +137,7 @@ static void rounds_are_numbered_from_one(void **state)
         struct head_mb mb = {.ids = &id};
         struct head_round round = {.mb = &mb};
         struct go go = {
-            .program = PROGRAM_DECODE, .want_token = true, .top_p = 1, .microbatches = 1, .mb = &seqs};
+            .program = PROGRAM_DECODE, .want_token = true, .choice.top_p = 1, .microbatches = 1, .mb = &seqs};
         struct err err = {""};
         must_do(runner_round(w->runner, &go, &round, &err), &err);
         assert_int_equal(go.round, n);

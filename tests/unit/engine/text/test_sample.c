@@ -15,14 +15,20 @@
 
 enum { VOCAB = 12, DRAWS = 60000 };
 
+static uint32_t choose_by(const float *logits, size_t vocab, const struct sample_params *params,
+                          uint64_t index)
+{
+    struct sample_scratch *scratch = malloc(vocab * sizeof *scratch);
+    uint32_t id = sample_token(logits, vocab, params, index, scratch);
+    free(scratch);
+    return id;
+}
+
 static uint32_t choose(const float *logits, size_t vocab, float temperature, float top_p, uint64_t seed,
                        uint64_t index)
 {
-    struct sample_scratch *scratch = malloc(vocab * sizeof *scratch);
-    struct sample_params params = {temperature, top_p, seed};
-    uint32_t id = sample_token(logits, vocab, &params, index, scratch);
-    free(scratch);
-    return id;
+    struct sample_params params = {.temperature = temperature, .top_p = top_p, .seed = seed};
+    return choose_by(logits, vocab, &params, index);
 }
 
 static void test_greedy(void **state)
@@ -77,11 +83,11 @@ static void test_repeats(void **state)
 
 /* Frequencies of `draws` against the exact distribution of `p`: chi-square with its degrees of
  * freedom far below the mean plus five standard deviations. */
-static void check_frequencies(const float *logits, float temperature, float top_p, const double *p)
+static void check_frequencies_by(const float *logits, const struct sample_params *params, const double *p)
 {
     size_t count[VOCAB] = {0};
     for (uint64_t i = 0; i < DRAWS; i++)
-        count[choose(logits, VOCAB, temperature, top_p, 20240917, i)]++;
+        count[choose_by(logits, VOCAB, params, i)]++;
     double chi2 = 0, freedom = -1;
     for (size_t i = 0; i < VOCAB; i++) {
         double want = p[i] * DRAWS;
@@ -93,7 +99,14 @@ static void check_frequencies(const float *logits, float temperature, float top_
         freedom += 1;
     }
     if (chi2 > freedom + 5 * sqrt(2 * freedom) + 5)
-        fail_msg("seed 20240917: chi-square %.1f with %.0f degrees of freedom", chi2, freedom);
+        fail_msg("seed %llu: chi-square %.1f with %.0f degrees of freedom", (unsigned long long)params->seed,
+                 chi2, freedom);
+}
+
+static void check_frequencies(const float *logits, float temperature, float top_p, const double *p)
+{
+    const struct sample_params params = {.temperature = temperature, .top_p = top_p, .seed = 20240917};
+    check_frequencies_by(logits, &params, p);
 }
 
 static void test_distribution(void **state)
@@ -144,12 +157,113 @@ static void test_nucleus_of_equals(void **state)
     assert_int_equal(choose(single, 1, 1, 0.5f, 1, 1), 0);
 }
 
+/* Of x, the heaviest first. */
+static void sort_all(const double *x, size_t *order)
+{
+    for (size_t i = 0; i < VOCAB; i++) {
+        size_t at = i;
+        for (; at > 0 && x[order[at - 1]] < x[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+/* What the header says, done the long way: sort all, cut, share out. */
+static void oracle(const float *logits, const struct sample_params *params, double *p)
+{
+    double x[VOCAB], sum = 0, mass = 0;
+    size_t order[VOCAB], n = params->top_k && params->top_k < VOCAB ? params->top_k : VOCAB;
+    for (size_t i = 0; i < VOCAB; i++)
+        x[i] = (double)logits[i];
+    for (size_t i = 0; i < params->nadjust; i++) {
+        const struct sample_adjust *a = &params->adjust[i];
+        const double r = (double)a->repeat;
+        x[a->id] = (x[a->id] > 0 ? x[a->id] / r : x[a->id] * r) + (double)a->add;
+    }
+    sort_all(x, order);
+    const double max = x[order[0]];
+    for (size_t i = 0; i < VOCAB; i++)
+        x[i] = exp((x[i] - max) / (double)params->temperature);
+    for (size_t i = 0; i < n; i++)
+        sum += x[order[i]];
+    for (size_t i = 0; i < n && params->top_p < 1; i++)
+        if ((mass += x[order[i]]) >= (double)params->top_p * sum)
+            n = i + 1;
+    while (n > 1 && x[order[n - 1]] < (double)params->min_p)
+        n--;
+    sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[order[i]];
+    for (size_t i = 0; i < VOCAB; i++)
+        p[order[i]] = i < n ? x[order[i]] / sum : 0;
+}
+
+/* Every cut alone and with the others. */
+static void test_cuts(void **state)
+{
+    (void)state;
+    static const struct sample_adjust adjust[] = {{3, 1.5f, 0}, {4, 1.5f, -0.7f}, {0, 2, 0}, {3, 1, 0.25f}};
+    float logits[VOCAB];
+    for (size_t i = 0; i < VOCAB; i++)
+        logits[i] = (float)((i * 7) % VOCAB) * 0.31f - 1;
+    for (unsigned which = 1; which < 16; which++) {
+        double p[VOCAB];
+        struct sample_params params = {.temperature = 0.9f, .seed = which};
+        params.top_k = which & 1 ? 7 : 0;
+        params.top_p = which & 2 ? 0.83f : 1;
+        params.min_p = which & 4 ? 0.21f : 0;
+        params.adjust = adjust;
+        params.nadjust = which & 8 ? sizeof adjust / sizeof *adjust : 0;
+        oracle(logits, &params, p);
+        check_frequencies_by(logits, &params, p);
+    }
+}
+
+/* The order of a heap does not decide which of equals stay. */
+static void test_top_k_of_equals(void **state)
+{
+    (void)state;
+    float logits[VOCAB] = {0};
+    logits[11] = 1;
+    for (uint32_t k = 1; k <= VOCAB + 1; k++) {
+        const struct sample_params params = {.temperature = 1, .top_p = 1, .top_k = k, .seed = 3};
+        for (uint64_t i = 0; i < 500; i++) {
+            const uint32_t id = choose_by(logits, VOCAB, &params, i);
+            assert_true(id == 11 || id + 1 < k);
+        }
+    }
+}
+
+/* An adjusted logit is greedy too, and one that is no number stays none. */
+static void test_adjusted_greedy(void **state)
+{
+    (void)state;
+    const float logits[] = {1, 4, 3, NAN, -2};
+    const struct sample_adjust less = {1, 2, 0}, more = {4, 1, 100}, none = {3, 1, 100},
+                               both[] = {{1, 2, 0}, {2, 1.6f, 0}};
+    struct sample_params params = {.top_p = 1, .adjust = &less, .nadjust = 1};
+    assert_int_equal(choose_by(logits, 5, &params, 0), 2);
+    params.adjust = &more;
+    assert_int_equal(choose_by(logits, 5, &params, 0), 4);
+    params.adjust = &none;
+    assert_int_equal(choose_by(logits, 5, &params, 0), 1);
+    params.adjust = both;
+    params.nadjust = 2;
+    assert_int_equal(choose_by(logits, 5, &params, 0), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),  cmocka_unit_test(test_not_numbers),
-        cmocka_unit_test(test_repeats), cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_nucleus), cmocka_unit_test(test_nucleus_of_equals),
+        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_not_numbers),
+        cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_distribution),
+        cmocka_unit_test(test_nucleus),
+        cmocka_unit_test(test_nucleus_of_equals),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_top_k_of_equals),
+        cmocka_unit_test(test_adjusted_greedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
