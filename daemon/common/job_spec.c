@@ -83,12 +83,18 @@ static void check_train(struct job_spec *s, struct rules *r)
            "--compute bf16 and int8 are for generate, chat and score: training is computed in f32");
 }
 
+enum { LIKELY_MAX = 100000 }; /* tokens in one event, which has 16 MiB */
+
 static void check_generate(const struct job_spec *s, struct rules *r)
 {
     demand(r, !s->chat || s->prompt, "--chat is for a PROMPT in words, not for --ids");
     demand(r, !s->system || s->chat, "--system needs --chat: a plain text has no instructions");
     demand(r, !s->template_args || s->chat || s->messages,
            "--template-arg needs --chat: a plain text has no template");
+    demand(r, s->logprobs || !s->top_logprobs, "--top-logprobs needs --logprobs: give that too");
+    demand(r, !s->logprobs || s->max_tokens * (1 + s->top_logprobs) <= LIKELY_MAX,
+           "--logprobs lists too many tokens: make --max-tokens or --top-logprobs smaller (at most 100000 in "
+           "all)");
     demand(r, !s->messages || (!s->prompt && !s->ids), "\"messages\" are the prompt: give no other");
     demand(r, !s->keep_alive || s->messages,
            "\"keep_alive\" needs \"messages\": only a conversation goes on");

@@ -40,6 +40,7 @@ struct job_spec {
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
     enum num_compute compute;
+    bool logprobs;             /* of each token that is generated */
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
     enum data_mask mask;       /* and what of it is trained */

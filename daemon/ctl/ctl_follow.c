@@ -147,7 +147,7 @@ static void print_picked(const json_t *result, const char *const *keys)
 
 int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach)
 {
-    static const char *const keys[] = {"prompt_ids", "ids", "text", NULL};
+    static const char *const keys[] = {"prompt_ids", "ids", "text", "tokens", NULL};
     struct stream_view view = {.silent = ctl->json};
     struct watch watch = {.event = on_generate_event, .owner = &view, .can_detach = can_detach};
     json_t *end = NULL;

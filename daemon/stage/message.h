@@ -18,6 +18,11 @@
  * build must not exist. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors travel as they lie in memory: little-endian only");
+struct token_message { /* as long as GO says: logprob where asked for, then so many of the likeliest */
+    uint32_t token;
+    float logprob;
+    struct likely likely[];
+};
 struct norm_message {
     double partial;       /* Σ g² of the stages above */
     double busy;          /* seconds they computed */

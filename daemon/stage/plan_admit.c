@@ -271,7 +271,7 @@ static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t f
         return refuse_go(err, from, go, "the flag for optimizer state", 0);
     if (go->state && !(moves && p->training))
         return refuse_go(err, from, go, "the flag for optimizer state", 1);
-    if (go->logprobs && go->program != PROGRAM_FORWARD)
+    if (go->logprobs && go->program != PROGRAM_FORWARD && !go->want_token)
         return refuse_go(err, from, go, "the flag for log-probabilities", 1);
     if (go->top && (!go->logprobs || go->top > p->vocab))
         return refuse_go(err, from, go, "the number of likeliest tokens", go->top);

@@ -16,7 +16,19 @@
 #include <string.h>
 
 #include "daemon/stage/choice.h"
+#include "daemon/stage/token_json.h"
 #include "net/clock.h"
+
+enum { TOP_MOST = 20 };
+
+/* What follows from the tokens that are fed. */
+struct next {
+    bool is_wanted;
+    size_t index; /* of the new token in the answer */
+    uint32_t token;
+    float logprob;
+    struct likely likely[TOP_MOST]; /* [spec.top_logprobs] */
+};
 
 struct gen {
     struct head *h;
@@ -33,6 +45,7 @@ struct gen {
     size_t fed;                      /* positions the caches hold */
     struct instant first, last;      /* token */
     void *room;                      /* owned: of the choice of a token */
+    json_t *tokens;                  /* owned: how likely each was; NULL: nobody asks */
     bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
@@ -43,13 +56,6 @@ static bool is_eos(const struct config *c, uint32_t id)
             return true;
     return false;
 }
-
-/* What follows from the tokens that are fed. */
-struct next {
-    bool is_wanted;
-    size_t index; /* of the new token in the answer */
-    uint32_t token;
-};
 
 /* [n] ids, the first at position `at`, chunk by chunk as microbatches of one round: a later stage
  * works on one while an earlier one has the next. Only the last one is answered by a token. */
@@ -67,11 +73,13 @@ static int feed_round(struct gen *g, const uint32_t *ids, size_t at, size_t n, s
         seqs[i] = (struct seqs){1, start[i]};
         mb[i].ids = ids + i * chunk;
     }
-    struct head_round round = {.mb = mb};
+    struct head_round round = {.mb = mb, .likely = next->likely};
     struct go go = g->go;
     const struct choice_ids said = {g->h->ids, g->ids, g->h->nids, next->index};
     if (next->is_wanted && !g->is_sample)
         go.choice = choice_next(&g->h->spec, &said, g->room);
+    go.logprobs = next->is_wanted && g->tokens;
+    go.top = go.logprobs ? (uint32_t)g->h->spec.top_logprobs : 0;
     go.at = at;
     go.want_token = next->is_wanted;
     go.step += g->is_sample ? 0 : next->index;
@@ -80,6 +88,7 @@ static int feed_round(struct gen *g, const uint32_t *ids, size_t at, size_t n, s
     if (!e)
         e = runner_round(g->r, &go, &round, err);
     next->token = round.token;
+    next->logprob = round.logprob;
     free(mb);
     free(seqs);
     free(start);
@@ -111,27 +120,24 @@ static size_t chunk_again(const struct head *h)
 
 /* The prompt, and behind it what was generated before a loss: all of it and the token that comes
  * next, or, where that was the end, all but the last. */
-static int prefill(struct gen *g, bool is_over, uint32_t *ret_token, struct err *err)
+static int prefill(struct gen *g, bool is_over, struct next *next, struct err *err)
 {
     const struct head *h = g->h;
     const size_t again = is_over ? g->n - 1 : g->n;
-    struct next next = {.is_wanted = !is_over && !again};
-    int e = feed(g, h->ids + g->kept, g->kept, h->nids - g->kept, h->plan.tokens, &next, err);
+    *next = (struct next){.is_wanted = !is_over && !again};
+    int e = feed(g, h->ids + g->kept, g->kept, h->nids - g->kept, h->plan.tokens, next, err);
     if (!e && again) {
-        next = (struct next){.is_wanted = !is_over, .index = again};
-        e = feed(g, g->ids, h->nids, again, chunk_again(h), &next, err);
+        *next = (struct next){.is_wanted = !is_over, .index = again};
+        e = feed(g, g->ids, h->nids, again, chunk_again(h), next, err);
     }
-    *ret_token = next.token;
     return e;
 }
 
-static int decode_next(struct gen *g, uint32_t *token, struct err *err)
+static int decode_next(struct gen *g, struct next *next, struct err *err)
 {
-    const uint32_t id = *token;
-    struct next next = {.is_wanted = true, .index = g->n};
-    int e = feed(g, &id, g->h->nids + g->n - 1, 1, 1, &next, err);
-    *token = next.token;
-    return e;
+    const uint32_t id = next->token;
+    *next = (struct next){.is_wanted = true, .index = g->n};
+    return feed(g, &id, g->h->nids + g->n - 1, 1, 1, next, err);
 }
 
 /* Appends to the text; cuts it at the first stop string, and says so. */
@@ -154,7 +160,20 @@ static bool hit_stop(struct gen *g, size_t before)
     return false;
 }
 
-static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err)
+/* How likely the latest token was: to the list, and to its event. */
+static void note_likely(struct gen *g, const struct next *next, json_t *event)
+{
+    const size_t top = g->h->spec.top_logprobs;
+    json_t *token = token_json(g->h->tok, next->token, json_real((double)next->logprob));
+    json_object_set(event, "logprob", json_object_get(token, "logprob"));
+    if (top) {
+        json_object_set_new(token, "top", token_json_top(g->h->tok, next->likely, top));
+        json_object_set(event, "top", json_object_get(token, "top"));
+    }
+    json_array_append_new(g->tokens, token);
+}
+
+static int take_token(struct gen *g, const struct next *next, bool *stop, struct err *err)
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
@@ -162,8 +181,8 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->last = clock_now();
     if (g->n == g->told)
         g->first = g->last;
-    g->ids[g->n++] = token;
-    if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
+    g->ids[g->n++] = next->token;
+    if (g->stream && tokenizer_stream_push(g->stream, next->token, &piece, &n))
         return err_set(err, -ENOMEM, "out of memory");
     char *grown = realloc(g->text, g->length + n + 1);
     if (!grown)
@@ -173,29 +192,36 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->length += n;
     g->text[g->length] = 0;
     *stop = hit_stop(g, before);
+    json_t *event = json_pack("{s:I s:s}", "id", (json_int_t)next->token, "text",
+                              g->length > before ? g->text + before : "");
+    if (g->tokens)
+        note_likely(g, next, event);
     if (!g->is_sample && is_new)
-        stage_event(g->h->events, "token",
-                    json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
-                              g->length > before ? g->text + before : ""));
+        stage_event(g->h->events, "token", event);
+    else
+        json_decref(event);
     return 0;
 }
 
-/* `told` tokens of before, in g->ids. */
+/* `told` tokens of before, in g->ids. Where it is asked how likely they were, each is chosen again:
+ * it is the same. */
 static int generate(struct gen *g, struct err *err)
 {
-    uint32_t token = 0;
+    struct next next = {0};
     bool stop = false;
     int e = 0;
-    while (g->n < g->told && !e)
-        e = take_token(g, g->ids[g->n], &stop, err);
+    while (g->n < g->told && !g->tokens && !e) {
+        next.token = g->ids[g->n];
+        e = take_token(g, &next, &stop, err);
+    }
     const bool is_over = stop || g->n == g->most;
     if (!e)
-        e = prefill(g, is_over, &token, err);
-    while (!e && !is_over && !is_eos(&g->h->config, token)) {
-        e = take_token(g, token, &stop, err);
+        e = prefill(g, is_over, &next, err);
+    while (!e && !is_over && !is_eos(&g->h->config, next.token)) {
+        e = take_token(g, &next, &stop, err);
         if (e || stop || g->n == g->most)
             break;
-        e = decode_next(g, &token, err);
+        e = decode_next(g, &next, err);
     }
     return e;
 }
@@ -213,6 +239,7 @@ static int gen_open(struct gen *g, struct err *err)
     const struct head *h = g->h;
     g->text = strdup("");
     g->ids = calloc(g->most, sizeof *g->ids);
+    g->tokens = h->spec.logprobs && !g->is_sample ? json_array() : NULL;
     g->room = malloc(choice_room(&h->spec) + 1);
     int e = g->ids && g->text && g->room ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (!e && g->told)
@@ -234,6 +261,7 @@ static void gen_done(struct gen *g)
     free(g->ids);
     free(g->text);
     free(g->room);
+    json_decref(g->tokens);
 }
 
 /* Of those after the first, which ends the prompt. */
@@ -269,6 +297,8 @@ static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct er
             "text", g->text, "cached_tokens", (json_int_t)g->kept, "prompt_seconds",
             g->n > g->told ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
             "tokens_per_second", rate_of(g));
+        if (g->tokens)
+            json_object_set(*ret_result, "tokens", g->tokens);
         memcpy(known, h->ids, h->nids * sizeof *known);
         memcpy(known + h->nids, g->ids, (g->fed - h->nids) * sizeof *known);
     }

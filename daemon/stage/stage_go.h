@@ -29,8 +29,8 @@ struct go {
     uint32_t program; /* enum program, or GO_STOP */
     uint32_t round;
     bool state;      /* moves: moments too */
-    bool logprobs;   /* FORWARD: log-probabilities come with the loss */
-    uint32_t top;    /* FORWARD with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
+    bool logprobs;   /* FORWARD, DECODE: log-probabilities come with the loss, or the token */
+    uint32_t top;    /* with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
     bool want_token; /* DECODE */
     bool trace;      /* TRAIN: every rank tells afterwards what it did when */
     bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */

@@ -51,7 +51,9 @@ struct head_round {
     /* As soon as losses and norm of a step are known, before it is applied: decides `update`. */
     int (*stepped)(void *owner, size_t step, struct err *err);
     /* DECODE */
-    uint32_t token; /* out */
+    uint32_t token;        /* out */
+    float logprob;         /* out, with go.logprobs: of that token */
+    struct likely *likely; /* out: [go.top], NULL where that is 0 */
     /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */
     int (*piece)(void *owner, const struct param_piece *piece, float *values, struct err *err);
     void *owner; /* of both */

@@ -9,26 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/token_json.h"
 #include "net/clock.h"
-
-/* Readers of events take a zero byte for the end of a text: the token of one is shown as U+FFFD. */
-static json_t *token_text(const char *text, size_t n)
-{
-    return memchr(text, 0, n) ? json_string("\xef\xbf\xbd") : json_stringn(text, n);
-}
-
-/* A token and its log-probability, and its text where there is a tokenizer. */
-static json_t *token_json(const struct head *h, uint32_t id, json_t *logprob)
-{
-    struct err quiet;
-    char *text = NULL;
-    size_t n;
-    json_t *o = json_pack("{s:I s:o}", "id", (json_int_t)id, "logprob", logprob);
-    if (h->tok && !tokenizer_decode(h->tok, &id, 1, false, &text, &n, &quiet))
-        json_object_set_new(o, "text", token_text(text, n));
-    free(text);
-    return o;
-}
 
 /* Each token with what was said of it at the position before. */
 static json_t *token_list(const struct head *h, const float *logprobs, const struct likely *likely)
@@ -36,15 +18,10 @@ static json_t *token_list(const struct head *h, const float *logprobs, const str
     const size_t top = h->spec.top_logprobs;
     json_t *a = json_array();
     for (size_t i = 0; i < h->nids; i++) {
-        json_t *token = token_json(h, h->ids[i], i ? json_real((double)logprobs[i - 1]) : json_null()),
-               *list = json_array();
-        for (size_t k = 0; i && k < top; k++) {
-            const struct likely *one = &likely[(i - 1) * top + k];
-            json_array_append_new(list, token_json(h, one->id, json_real((double)one->logprob)));
-        }
+        json_t *token = token_json(h->tok, h->ids[i], i ? json_real((double)logprobs[i - 1]) : json_null());
         if (top)
-            json_object_set(token, "top", list);
-        json_decref(list);
+            json_object_set_new(token, "top",
+                                token_json_top(h->tok, i ? likely + (i - 1) * top : NULL, i ? top : 0));
         json_array_append_new(a, token);
     }
     return a;

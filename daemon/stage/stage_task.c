@@ -404,6 +404,28 @@ static size_t position_of(const struct rank_state *r, uint32_t mb)
     return at;
 }
 
+/* The last rank chooses; that is the head's own where the model is on one node. */
+static int choose_token(struct rank_state *r, const struct task *t, struct err *err)
+{
+    const struct go *go = r->go;
+    const float *logits = stage_logits(stage_of(r, t));
+    struct token_message *m = message_emit(t, MSG_TOKEN) ? message_output(&r->messages, t, MSG_TOKEN) : NULL;
+    if (message_emit(t, MSG_TOKEN) && !m)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    const uint32_t token = sample_token(logits, r->plan->vocab, &go->choice, go->step, r->scratch);
+    const float logprob =
+        go->logprobs ? stage_logprob(stage_of(r, t), token, m ? m->likely : r->head->likely, go->top) : 0;
+    if (!m) {
+        r->head->token = token;
+        r->head->logprob = logprob;
+        return 0;
+    }
+    m->token = token;
+    if (go->logprobs)
+        m->logprob = logprob;
+    return message_send(&r->messages, t, MSG_TOKEN, m, err);
+}
+
 static int task_decode(struct rank_state *r, const struct task *t, struct err *err)
 {
     size_t n = r->go->mb[t->mb].start[r->go->mb[t->mb].n];
@@ -424,22 +446,37 @@ static int task_decode(struct rank_state *r, const struct task *t, struct err *e
         return e ? e : message_send_floats(&r->messages, t, MSG_ACT, y, err);
     if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
         return 0;
-    r->token =
-        sample_token(stage_logits(stage_of(r, t)), r->plan->vocab, &r->go->choice, r->go->step, r->scratch);
-    return message_send_copy(&r->messages, t, MSG_TOKEN, &r->token, sizeof r->token, err);
+    return choose_token(r, t, err);
+}
+
+/* What came of the token's choice: the token, and how likely it and others were. */
+static int take_token(struct rank_state *r, const struct task *t, const struct token_message *m,
+                      struct err *err)
+{
+    const uint32_t from = message_need(t, MSG_TOKEN)->from;
+    int e = plan_admit_token(r->plan, m->token, "the next token", from, err);
+    for (size_t i = 0; i < r->go->top && !e; i++)
+        e = plan_admit_token(r->plan, m->likely[i].id, "a likely token", from, err);
+    if (e)
+        return e;
+    r->head->token = m->token;
+    if (r->go->logprobs)
+        r->head->logprob = m->logprob;
+    if (r->go->top)
+        memcpy(r->head->likely, m->likely, r->go->top * sizeof *m->likely);
+    return 0;
 }
 
 static int task_token(struct rank_state *r, const struct task *t, struct err *err)
 {
-    r->head->token = r->token;
     if (!message_need(t, MSG_TOKEN))
-        return 0;
-    void *message = message_take(&r->messages, t, MSG_TOKEN);
+        return 0; /* chosen here */
+    struct token_message *message = message_take(&r->messages, t, MSG_TOKEN);
     if (!message)
         return err_set(err, -ENOMEM, "out of memory for a message");
-    memcpy(&r->head->token, message, sizeof r->head->token);
+    const int e = take_token(r, t, message, err);
     exchange_release(r->messages.exchange, message);
-    return plan_admit_token(r->plan, r->head->token, "the next token", message_need(t, MSG_TOKEN)->from, err);
+    return e;
 }
 
 int task_run(struct rank_state *r, const struct task *t, struct err *err)

@@ -29,7 +29,6 @@ struct rank_state {
     struct param_pieces pieces; /* owned: of a round that moves them */
     struct messages messages;
     double busy; /* seconds computed since the last NORM */
-    uint32_t token;
     /* [plan->round_steps] owned: NORM and UPDATE of each step as the stage above and below left
      * them here, for the next stage if that lies here too. */
     struct norm_message *norms;

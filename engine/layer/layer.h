@@ -159,6 +159,10 @@ struct xent {
  * unsupervised rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
 double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
                     const struct xent *xent, size_t tokens);
+/* Of one row of logits [vocab]: the log-probability of `id`, and the `top` likeliest tokens
+ * (≤ vocab), as struct xent has them. */
+float xent_row(struct num *num, const float *logits, size_t vocab, uint32_t id, struct likely *likely,
+               size_t top);
 /* Most floats of num's block that it touches for so many tokens. */
 size_t xent_scratch(size_t tokens, size_t vocab, size_t dim);
 

@@ -85,6 +85,15 @@ static void row_likely(struct likely *ret, size_t top, const float *row, size_t 
         ret[i].logprob = (float)((double)row[ret[i].id] - lse);
 }
 
+float xent_row(struct num *num, const float *logits, size_t vocab, uint32_t id, struct likely *likely,
+               size_t top)
+{
+    const double lse = num_kernels(num)->logsumexp(logits, vocab);
+    if (top)
+        row_likely(likely, top, logits, vocab, lse);
+    return (float)-(lse - (double)logits[id]);
+}
+
 /* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is
  * wanted. */
 static void block_softmax(struct num *num, struct loss_block *b, const struct xent *xent, size_t vocab)

@@ -141,5 +141,8 @@ enum { STAGE_DECODE_ALIKE = 4 };
 /* Head's stage, after stage_decode: logits [vocab] of the last position; valid until the next
  * call. */
 const float *stage_logits(struct stage *s);
+/* Of those logits, before any choice changes them: the log-probability of token `id`, and the `top`
+ * likeliest tokens. */
+float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t top);
 
 #endif

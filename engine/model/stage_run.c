@@ -379,3 +379,8 @@ const float *stage_logits(struct stage *s)
     gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
     return s->logits;
 }
+
+float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t top)
+{
+    return xent_row(s->num, s->logits, s->head_w.rows, id, likely, top);
+}

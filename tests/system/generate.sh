@@ -72,6 +72,14 @@ tokens --logit-bias 5=100 | jq -e 'length == 20 and all(. == 5)' >/dev/null || {
 tokens --presence-penalty 100 | jq -e 'length == 20 and (unique | length) == 20' >/dev/null || { echo "a penalty: $(cat "$work/out")"; exit 1; }
 tokens --temperature 1.2 --seed 9 --top-k 40 --top-p 0.95 --min-p 0.01 --repetition-penalty 1.3 --frequency-penalty 0.1 \
     --presence-penalty 0.1 --repeat-last-n 8 --logit-bias 7=1.5 --logit-bias 8=-2 >"$work/choices.$nodes" || exit 1
+# How likely the tokens are does not depend on penalties and cuts; a score of the same text says the same.
+tokens --logprobs --top-logprobs 3 --presence-penalty 2 --repeat-last-n 4 >/dev/null || exit 1
+jq -c .tokens "$work/out" >"$work/likely.$nodes"
+sh "$work/ask" score --model "$cases/llama_gqa_rope3/model" --top-logprobs 3 --ids "$(jq -r '.prompt_ids + .ids | map(tostring) | join(",")' "$work/out")"
+jq -c '.tokens[-20:]' "$work/out" | jq -e --slurpfile g "$work/likely.$nodes" '[., $g[0]] | transpose | length == 20 and all(
+    .[0].id == .[1].id and (.[0].logprob - .[1].logprob | fabs) < 1e-4 and
+    (.[1].top | length) == 3 and .[0].top[0].id == .[1].top[0].id and (.[0].top[0].logprob - .[1].top[0].logprob | fabs) < 1e-4)' >/dev/null ||
+    { echo "log-probabilities: $(cat "$work/likely.$nodes"), not $(cat "$work/out")"; exit 1; }
 "$ringctl" generate --model "$cases/llama_gqa_rope3/model" --ids 1 --logit-bias 1000000=1 >"$work/out" 2>&1 && exit 1
 grep -q 'logit-bias "1000000": the id of a token is needed' "$work/out" || { cat "$work/out"; exit 1; }
 END
@@ -87,6 +95,7 @@ for nodes in 1 2 3 4 7; do
     for score in llama_gqa_rope3 llama_tied_bf16 llama; do
         same "score of $score on 1 and $nodes nodes" "$work/$score.score.1" "$work/$score.score.$nodes"
     done
+    same "log-probabilities on 1 and $nodes nodes" "$work/likely.1" "$work/likely.$nodes"
     same "chosen tokens on 1 and $nodes nodes" "$work/choices.1" "$work/choices.$nodes"
 done
 

@@ -89,8 +89,8 @@ kill -KILL "$(stage_of 3)"
 ended stopped
 the_same stopped stops
 
-# Latent attention, experts and weights of 4 bits.
-few() { name=$1; shift; generate "$name" --model "$work/deepseek" --weights int4 --temperature 0.9 --top-p 0.95 --top-k 200 --min-p 0.001 --repetition-penalty 1.1 --frequency-penalty 0.2 --repeat-last-n 300 "O, speak again"; }
+# Latent attention, experts and weights of 4 bits; and how likely each token was.
+few() { name=$1; shift; generate "$name" --model "$work/deepseek" --weights int4 --temperature 0.9 --top-p 0.95 --top-k 200 --min-p 0.001 --repetition-penalty 1.1 --frequency-penalty 0.2 --repeat-last-n 300 --logprobs --top-logprobs 2 "O, speak again"; }
 few few
 reach few 0
 ended few

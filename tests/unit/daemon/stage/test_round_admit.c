@@ -159,6 +159,35 @@ static void a_token_outside_the_vocabulary_is_refused(void **state)
     assert_says(w, "rank 1 sent 256 as the next token");
 }
 
+/* The same of the likeliest ones that come with it. */
+static void a_likely_next_token_outside_the_vocabulary_is_refused(void **state)
+{
+    struct world *w = *state;
+    const struct job_plan plan = plan_of(JOB_GENERATE);
+    const uint32_t ids[TOKENS] = {0};
+    const struct {
+        uint32_t token;
+        float logprob;
+        struct likely likely[2];
+    } message = {.likely = {[1] = {.id = (uint32_t)plan.vocab}}};
+    struct likely likely[2];
+    struct head_mb mb = {.ids = ids};
+    struct head_round round = {.mb = &mb, .likely = likely};
+    struct go go = go_of(PROGRAM_DECODE);
+    struct err err = {""};
+    go.want_token = go.logprobs = true;
+    go.top = 2;
+    opens_as(w, &plan, 0);
+    struct msg_key act = {1, MSG_ACT, 1, 0}, start_of = {1, MSG_GO, 1, 0};
+    assert_int_equal(exchange_post(w->other, 0, &start_of, 4096, true), 0);
+    assert_int_equal(exchange_post(w->other, 0, &act, TOKENS * plan.dim * sizeof(float), false), 0);
+    exchange_kick(w->other);
+    send_bytes(w, (struct msg_key){1, MSG_TOKEN, 0, 0}, &message, sizeof message);
+    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    snprintf(w->why, sizeof w->why, "%s", err.text);
+    assert_says(w, "rank 1 sent 256 as a likely token");
+}
+
 static void a_likely_token_outside_the_vocabulary_is_refused(void **state)
 {
     struct world *w = *state;
@@ -198,6 +227,7 @@ int main(void)
         CASE(moments_of_an_adapter_that_is_not_trained_are_refused),
         CASE(a_label_outside_the_vocabulary_is_refused),
         CASE(a_token_outside_the_vocabulary_is_refused),
+        CASE(a_likely_next_token_outside_the_vocabulary_is_refused),
         CASE(a_likely_token_outside_the_vocabulary_is_refused),
     };
     return cmocka_run_group_tests_name("round_admit", tests, NULL, NULL);

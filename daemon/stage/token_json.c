@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/token_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Readers of events take a zero byte for the end of a text: the token of one is shown as U+FFFD. */
+static json_t *token_text(const char *text, size_t n)
+{
+    return memchr(text, 0, n) ? json_string("\xef\xbf\xbd") : json_stringn(text, n);
+}
+
+json_t *token_json(struct tokenizer *tok, uint32_t id, json_t *logprob)
+{
+    struct err quiet;
+    char *text = NULL;
+    size_t n;
+    json_t *o = json_pack("{s:I s:o}", "id", (json_int_t)id, "logprob", logprob);
+    if (tok && !tokenizer_decode(tok, &id, 1, false, &text, &n, &quiet))
+        json_object_set_new(o, "text", token_text(text, n));
+    free(text);
+    return o;
+}
+
+json_t *token_json_top(struct tokenizer *tok, const struct likely *likely, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, token_json(tok, likely[i].id, json_real((double)likely[i].logprob)));
+    return list;
+}
