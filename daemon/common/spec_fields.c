@@ -266,7 +266,7 @@ static const struct field spec_fields[] = {
            "that loses a stage or a node goes on from there. auto: where there is memory for it"),
     CHOICE("recompute", TRAIN, recompute, recomputes, RECOMPUTE_AUTO,
            "recompute forwards to save memory: none, of each layer, of each node's whole stage, or auto: on "
-           "nodes that lack memory"),
+           "nodes that lack memory, and on all nodes once memory has run out"),
     WHOLE("microbatches", TRAIN, microbatches, 1, BATCH_MAX, NOT_GIVEN, "N",
           "number of microbatches in a step, instead of --micro-batch-size"),
 

@@ -5,18 +5,12 @@
 # log, the curve and the adapter are those of a run in which nothing happened, to the bit.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/lib/training.sh"
 
 start_ring
 get() { limit 20 curl -sS --unix-socket "$(sock_of 1)" "http://localhost$1" || fail "GET $1"; }
 
-# train NAME OPTION...: in the background, as job_process
-train() {
-    name=$1
-    shift
-    RINGD_SOCKET=$(sock_of 1) limit 180 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
-        --iters 300 --seq-len 64 --valid "$tables" --eval-every 7 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
-    job_process=$!
-}
+training="--iters 300 --seq-len 64 --valid $tables --eval-every 7"
 # curve NAME JOB: what the store has of it, without what differs from run to run
 curve() {
     for kind in steps evaluations; do
@@ -33,7 +27,6 @@ done_as() {
     same "the curve of $1" "$work/$2.curve" "$work/$1.curve"
     no_stages 1 3
 }
-step_of() { await_line "$work/$1.log" "\"step\":$2," 60; }
 # back SIGNAL NAME: the head's daemon ends and is started again
 back() {
     stop_node 1 "$1"

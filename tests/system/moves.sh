@@ -5,26 +5,11 @@
 # bits of a run in which nothing happened.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/lib/training.sh"
 
 start_ring
 
-# train NAME OPTION...: in the background, as job_process; 3000 steps of some milliseconds
-train() {
-    name=$1
-    shift
-    : >"$work/$name.log"
-    RINGD_SOCKET=$(sock_of 1) limit 300 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
-        --iters 3000 --seq-len 32 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
-    job_process=$!
-}
-done_as_undisturbed() {
-    await_end "$job_process" 200 || fail "$1: $(cat "$work/$1.err")"
-    same "the adapter of $1" "$work/undisturbed/adapter_model.safetensors" "$work/$1/adapter_model.safetensors"
-    numbers "$work/$1.log" >"$work/$1.numbers"
-    same "the losses of $1" "$work/undisturbed.numbers" "$work/$1.numbers"
-    no_stages 1 3
-}
-step_of() { await_line "$work/$1.log" "\"step\":$2," 60; }
+training="--iters 3000 --seq-len 32" # of some milliseconds
 # moved NAME COUNT: so often, each time behind the step that it had made
 moved() {
     grep -c 'stops after its next step' "$work/$1.err" >"$work/moves" || true
@@ -34,9 +19,7 @@ moved() {
     same "steps of $1 that were made and that were gone on from ($(tr "\n" " " <"$work/made"), $(tr "\n" " " <"$work/from"))" "$work/made" "$work/from"
 }
 
-train undisturbed
-await_end "$job_process" 200 || fail "undisturbed: $(cat "$work/undisturbed.err")"
-numbers "$work/undisturbed.log" >"$work/undisturbed.numbers"
+undisturbed
 
 # Drained by hand from another node, and taken in again.
 train drained

@@ -5,31 +5,12 @@
 # nothing happened, to the bit.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/lib/training.sh"
 
 start_ring
 
-# train NAME OPTION...: in the background, as job_process
-train() {
-    name=$1
-    shift
-    : >"$work/$name.log"
-    RINGD_SOCKET=$(sock_of 1) limit 180 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
-        --iters 40 --seq-len 64 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
-    job_process=$!
-}
-# done_as_undisturbed NAME
-done_as_undisturbed() {
-    await_end "$job_process" 120 || fail "$1: $(cat "$work/$1.err")"
-    same "the adapter of $1" "$work/undisturbed/adapter_model.safetensors" "$work/$1/adapter_model.safetensors"
-    numbers "$work/$1.log" >"$work/$1.numbers"
-    same "the losses of $1" "$work/undisturbed.numbers" "$work/$1.numbers"
-    no_stages 1 3
-}
-step_of() { await_line "$work/$1.log" "\"step\":$2," 60; }
 
-train undisturbed --save-every 3
-await_end "$job_process" 120 || fail "undisturbed: $(cat "$work/undisturbed.err")"
-numbers "$work/undisturbed.log" >"$work/undisturbed.numbers"
+undisturbed --save-every 3
 
 # goes_on_from_memory NAME: at most one step that was made is made again
 goes_on_from_memory() {

@@ -162,9 +162,9 @@ int cgroup_remove(const struct cgroup *s)
     return is_busy ? -EBUSY : 0;
 }
 
-bool cgroup_ran_out(const struct cgroup *s)
+static uint64_t kills_in(const char *path)
 {
-    char *path = xasprintf("%s/memory.events", s->folder), line[128];
+    char line[128];
     unsigned long long n, kills = 0;
     FILE *f = fopen(path, "re");
     while (f && fgets(line, sizeof line, f))
@@ -172,8 +172,20 @@ bool cgroup_ran_out(const struct cgroup *s)
             kills = n;
     if (f)
         fclose(f);
+    return kills;
+}
+
+bool cgroup_ran_out(const struct cgroup *s)
+{
+    char *path = xasprintf("%s/memory.events", s->folder);
+    const uint64_t kills = kills_in(path);
     free(path);
     return kills > 0;
+}
+
+uint64_t cgroup_machine_kills(void)
+{
+    return kills_in("/proc/vmstat");
 }
 
 /* The plan counts what is large; code, stacks and buffers of connections come on top. */

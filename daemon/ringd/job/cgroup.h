@@ -35,6 +35,9 @@ void cgroup_kill(struct cgroup *s);
 int cgroup_remove(const struct cgroup *s);
 /* Was a process of it killed because memory ran out? */
 bool cgroup_ran_out(const struct cgroup *s);
+/* How many processes the kernel has ended for want of memory since it started, in any group; 0: it
+ * does not say. */
+uint64_t cgroup_machine_kills(void);
 /* Most a stage may have that was planned with so many bytes. */
 uint64_t cgroup_with_headroom(uint64_t planned);
 /* The sentence about a stage that ended before its job did. s may be NULL; planned and peak (most

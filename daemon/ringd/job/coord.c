@@ -428,6 +428,8 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
     json_object_set_new(spec, "so_far", so_far ? so_far : json_null());
     json_object_set_new(spec, "log_from", json_integer((json_int_t)job->log_from));
     json_object_set_new(spec, "log_step", json_integer((json_int_t)job->log_step));
+    if (job->is_spared)
+        json_object_set_new(spec, "recompute", json_string("layer"));
     c->setup.plan(c->setup.owner, job->id, job->attempt, job_type_name(job->type), spec, nodes, job->loan);
 }
 

@@ -77,6 +77,7 @@ void job_reset(struct job *job)
                         .log_from = job->log_from,
                         .log_step = job->log_step,
                         .log_lost = job->log_lost,
+                        .is_spared = job->is_spared,
                         .was_lent = job->was_lent,
                         .is_restored = job->is_restored,
                         .said = job->said};

@@ -81,6 +81,7 @@ struct job {
     uint64_t log_from; /* bytes of --log, at that save or before this job: so much is not looked at again */
     uint64_t log_step; /* until which step they have all lines of this job */
     uint64_t log_lost; /* step of --log until which lines may be missing that no save covers */
+    bool is_spared;    /* memory ran out once: from then on every layer is recomputed */
     bool was_lent;     /* its client had opened files for it, in an earlier life of the daemon */
     bool is_restored;  /* it was submitted in one */
     json_t *said; /* owned: {kind: {adapter: step}}, how far its events have come; NULL: there were none */

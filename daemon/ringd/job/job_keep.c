@@ -51,9 +51,9 @@ json_t *job_keep_encode(const struct job *job)
     char machine[MACHINE_SIZE];
     machine_life(machine);
     json_t *life =
-        json_pack("{s:s s:s s:I s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine,
-                  "attempt", (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "nodes",
-                  nodes_encode(job_nodes(job)), "interruption",
+        json_pack("{s:s s:s s:I s:b s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine,
+                  "attempt", (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "spared",
+                  (int)job->is_spared, "nodes", nodes_encode(job_nodes(job)), "interruption",
                   job->interruption.count ? interruption_encode(&job->interruption) : NULL);
     if (job->state == JOB_STOPPING)
         json_object_set_new(life, "outcome", json_string(job_phase(job->outcome)->name));
@@ -122,6 +122,7 @@ static bool life_read(struct job *job, const json_t *life)
     const uint64_t attempt = number(life, "attempt");
     job->attempt = (uint32_t)((attempt / ATTEMPTS_OF_A_LIFE + 1) * ATTEMPTS_OF_A_LIFE);
     job->was_lent = json_is_true(json_object_get(life, "lent"));
+    job->is_spared = json_is_true(json_object_get(life, "spared"));
     const json_t *outcome = json_object_get(life, "outcome"),
                  *interruption = json_object_get(life, "interruption");
     return json_is_object(life) && attempt < UINT32_MAX - ATTEMPTS_OF_A_LIFE &&

@@ -282,6 +282,8 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
         life_stop(l, JOB_QUEUED, cause ? cause : "");
     else if (json_is_true(json_object_get(body, "lost")))
         life_interrupt(l, name, text);
+    else if (json_is_true(json_object_get(body, "starved")))
+        life_starve(l, name, text);
     else if (!life_was_too_few(l, cause ? cause : "failed"))
         life_stop(l, JOB_FAILED, text);
 }

@@ -52,6 +52,20 @@ void life_interrupt(struct job_life *l, const char *stage_of, const char *cause)
         life_fail(l, "%s; %s", cause, why);
 }
 
+void life_starve(struct job_life *l, const char *stage_of, const char *cause)
+{
+    struct job *job = l->job;
+    char text[700];
+    if (job->is_spared || job->type != JOB_TRAIN || job->asked.recompute != RECOMPUTE_AUTO) {
+        life_fail(l, "%s%s", cause,
+                  job->is_spared ? ", though every layer was recomputed to save memory" : "");
+        return;
+    }
+    job->is_spared = true;
+    snprintf(text, sizeof text, "%s; the job goes on and recomputes every layer, to save memory", cause);
+    life_interrupt(l, stage_of, text);
+}
+
 static void go_on(struct job_life *l, const struct members_ring *ring)
 {
     struct job *job = l->job;

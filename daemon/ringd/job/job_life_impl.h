@@ -30,6 +30,9 @@ void life_fail(struct job_life *l, const char *fmt, ...) __attribute__((format(p
 /* job_life_again.c. Nothing is wrong with the job itself. stage_of: the node whose stage process
  * ended, "" if a node was lost. */
 void life_interrupt(struct job_life *l, const char *stage_of, const char *cause);
+/* The kernel ended the stage process of that node for want of memory. Once in a job it goes on with
+ * a plan that takes less. */
+void life_starve(struct job_life *l, const char *stage_of, const char *cause);
 /* One has ended, and nobody says why. stage_of: NULL: of the node whose stage process it was. */
 void life_lose_stage(struct job_life *l, const char *stage_of);
 /* Its nodes have let go of it: it waits for them, or goes on at once. */

@@ -62,7 +62,7 @@ struct spawn {
     void *owner;
     bool is_dropped; /* by its owner: freed when the kernel has let go too */
     bool is_closed;  /* its socket, by itself */
-    bool was_killed; /* as spawn_was_killed */
+    enum spawn_fate fate;
     char cause[200]; /* why it was killed; "": at the owner's wish */
     uint64_t within_us;
     uint64_t peak_bytes;             /* most it had resident, once it has ended */
@@ -105,21 +105,6 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
 }
 
 /* --- its end ---------------------------------------------------------------------------------- */
-
-/* How many processes the kernel has ended since it started because memory ran out; 0: it does not
- * tell. */
-static unsigned long long out_of_memory_kills(void)
-{
-    char line[128];
-    unsigned long long n, kills = 0;
-    FILE *f = fopen("/proc/vmstat", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "oom_kill %llu", &n) == 1)
-            kills = n;
-    if (f)
-        fclose(f);
-    return kills;
-}
 
 static void describe_end(char *buf, size_t size, const siginfo_t *info, bool kernel_killed)
 {
@@ -242,6 +227,14 @@ static bool reap(struct spawn *s, siginfo_t *ret)
     return true;
 }
 
+/* The group knows of itself alone, the count of the machine is of all processes. */
+static enum spawn_fate fate_of(const struct spawn *s, const siginfo_t *info, bool has_words, bool ran_out)
+{
+    if (info->si_code == CLD_EXITED || *s->cause || has_words)
+        return SPAWN_HAS_FAILED;
+    return ran_out || (s->group && cgroup_ran_out(s->group)) ? SPAWN_WAS_STARVED : SPAWN_WAS_KILLED;
+}
+
 /* What it said before it ended is still in the socket: read that first, so that its own words come
  * before "ended". */
 static void look(struct spawn *s)
@@ -258,8 +251,8 @@ static void look(struct spawn *s)
     if (!*s->cause)
         spawn_socket_drain(s->socket);
     progress_last_words(s->progress, text);
-    const bool ran_out = info.si_status == SIGKILL && out_of_memory_kills() > s->kills_before;
-    s->was_killed = info.si_code != CLD_EXITED && !*s->cause && !*text && !ran_out;
+    const bool ran_out = info.si_status == SIGKILL && cgroup_machine_kills() > s->kills_before;
+    s->fate = fate_of(s, &info, *text, ran_out);
     if (*s->cause)
         snprintf(text, sizeof text, "%s", s->cause);
     else if (!*text)
@@ -347,9 +340,9 @@ int spawn_confine(struct spawn *s, uint64_t job)
     return !r && s->group ? cgroup_add(s->group, s->pid) : r;
 }
 
-bool spawn_was_killed(const struct spawn *s)
+enum spawn_fate spawn_fate(const struct spawn *s)
 {
-    return s->was_killed;
+    return s->fate;
 }
 
 struct cgroup *spawn_group(const struct spawn *s)
@@ -406,7 +399,7 @@ static int fork_stage(struct spawn *s, int sock, int progress)
 
 static void watch_end(struct spawn *s)
 {
-    s->kills_before = out_of_memory_kills();
+    s->kills_before = cgroup_machine_kills();
     s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
     if (s->pidfd < 0) { /* too many files are open: its end has to be looked for */
         timer_set_us(s->look, LOOK_US);

@@ -78,9 +78,10 @@ struct cgroup *spawn_group(const struct spawn *s); /* NULL: none */
 
 uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */
 uint64_t spawn_peak(const struct spawn *s);   /* most that ever was, once it has ended; else 0 */
-/* It was ended by a signal from elsewhere, and not for want of memory as far as the kernel tells:
- * another like it may well live. */
-bool spawn_was_killed(const struct spawn *s);
+/* Why it ended. Of a signal from elsewhere another like it knows nothing; one that the kernel ended
+ * for want of memory would end again. */
+enum spawn_fate { SPAWN_HAS_FAILED, SPAWN_WAS_KILLED, SPAWN_WAS_STARVED };
+enum spawn_fate spawn_fate(const struct spawn *s);
 const struct progress *spawn_progress(const struct spawn *s);
 
 #endif

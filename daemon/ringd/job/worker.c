@@ -82,20 +82,22 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_i
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
 }
 
-/* is_lost: through no fault of the job, which may go on with another stage process. */
-static void tell_end(struct worker *w, const char *cause, bool is_lost)
+/* Lost: through no fault of the job, which may go on with another stage process. */
+static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate)
 {
     if (w->reported)
         return;
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
-    worker_tell(w, "job-failed", json_pack("{s:s s:b}", "cause", cause, "lost", (int)is_lost));
+    worker_tell(w, "job-failed",
+                json_pack("{s:s s:b s:b}", "cause", cause, "lost", fate == SPAWN_WAS_KILLED, "starved",
+                          fate == SPAWN_WAS_STARVED));
 }
 
 static void tell_failed(struct worker *w, const char *cause)
 {
-    tell_end(w, cause, false);
+    tell_end(w, cause, SPAWN_HAS_FAILED);
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -173,7 +175,7 @@ static void on_patience(void *owner)
         worker_wait(w, RETURN_US);
         return;
     }
-    tell_end(w, w->why_lost, true);
+    tell_end(w, w->why_lost, SPAWN_WAS_KILLED);
     end_stage(w);
 }
 
@@ -225,9 +227,9 @@ static void stage_ended(void *owner, const char *text)
     struct worker *w = owner;
     char cause[700];
     if (w->state != WORKER_ENDING) {
-        const struct cgroup *group = spawn_group(w->stage);
-        cgroup_why_ended(cause, sizeof cause, group, w->planned_bytes, spawn_peak(w->stage), text);
-        tell_end(w, cause, spawn_was_killed(w->stage) && !(group && cgroup_ran_out(group)));
+        cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
+                         text);
+        tell_end(w, cause, spawn_fate(w->stage));
     }
     w->state = WORKER_ENDING;
     stop_dialing(w);

@@ -472,9 +472,9 @@ uint64_t spawn_peak(const struct spawn *s)
     return 0;
 }
 
-bool spawn_was_killed(const struct spawn *s)
+enum spawn_fate spawn_fate(const struct spawn *s)
 {
-    return s->is_killed;
+    return s->is_killed ? SPAWN_WAS_KILLED : SPAWN_HAS_FAILED;
 }
 
 const struct progress *spawn_progress(const struct spawn *s)

@@ -100,10 +100,10 @@ const struct progress *spawn_progress(const struct spawn *s)
     return &progress;
 }
 
-bool spawn_was_killed(const struct spawn *s)
+enum spawn_fate spawn_fate(const struct spawn *s)
 {
     (void)s;
-    return false;
+    return SPAWN_HAS_FAILED;
 }
 
 uint64_t spawn_peak(const struct spawn *s)

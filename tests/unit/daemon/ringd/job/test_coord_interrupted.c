@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "daemon/ringd/job/job_keep.h"
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
 static void lose_stage(struct head *h, const struct job *job, unsigned rank)
@@ -93,6 +94,59 @@ static void without_a_save_it_begins_from_the_start(void **state)
     assert_non_null(json_object_get(h->planned, "init_adapter"));
 }
 
+static void begin_again(struct head *h, const struct job *job)
+{
+    assert_int_equal(job->state, JOB_PLANNING);
+    say_planned(h, job);
+    say_ready(h, job);
+    all_say(h, job, "job-connected");
+}
+
+static void starve(struct head *h, const struct job *job, unsigned rank)
+{
+    say(h, job, rank, "job-failed", json_pack("{s:s s:b}", "cause", "memory ran out", "starved", 1));
+    if (job->state == JOB_STOPPING)
+        all_say(h, job, "job-stopped");
+}
+
+/* Also if the daemon is started again between: the record says so. */
+static void memory_that_runs_out_is_saved_once(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    starve(h, job, 1);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_string_equal(json_string_value(json_object_get(h->planned, "recompute")), "layer");
+    assert_string_equal(
+        job->interruption.cause,
+        "node n1: memory ran out; the job goes on and recomputes every layer, to save memory");
+    json_t *life = job_keep_encode(job);
+    assert_true(json_is_true(json_object_get(life, "spared")));
+    json_decref(life);
+    begin_again(h, job);
+    step(h, job, 2);
+    starve(h, job, 0);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_string_equal(job->error,
+                        "node n0: memory ran out, though every layer was recomputed to save memory");
+}
+
+/* Its user has said how much is recomputed. */
+static void memory_that_runs_out_ends_a_job_that_may_not_recompute(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    json_t *spec =
+        json_pack("{s:s s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/o", "recompute", "none");
+    const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+    say_planned(h, job);
+    starve(h, job, 1);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_string_equal(job->error, "node n1: memory ran out");
+}
+
 static void stop_ends_the_job(void **state)
 {
     struct head *h = *state;
@@ -111,14 +165,6 @@ static void what_is_the_jobs_own_fault_ends_it(void **state)
     say(h, job, 1, "job-failed", json_pack("{s:s}", "cause", "its disk is full"));
     all_say(h, job, "job-stopped");
     assert_int_equal(job->state, JOB_FAILED);
-}
-
-static void begin_again(struct head *h, const struct job *job)
-{
-    assert_int_equal(job->state, JOB_PLANNING);
-    say_planned(h, job);
-    say_ready(h, job);
-    all_say(h, job, "job-connected");
 }
 
 static void a_step_that_ends_two_stages_ends_the_job(void **state)
@@ -235,6 +281,8 @@ int main(void)
         WITH_HEAD(without_a_save_it_begins_from_the_start),
         WITH_HEAD(a_connection_that_comes_too_late_is_made_again),
         WITH_HEAD(a_stage_that_ends_before_it_runs_is_begun_again),
+        WITH_HEAD(memory_that_runs_out_is_saved_once),
+        WITH_HEAD(memory_that_runs_out_ends_a_job_that_may_not_recompute),
         WITH_HEAD(stop_ends_the_job),
         WITH_HEAD(what_is_the_jobs_own_fault_ends_it),
         WITH_HEAD(a_step_that_ends_two_stages_ends_the_job),
