@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The lowest CPU of the core it belongs to; itself if that is not told. */
+/* The lowest CPU of the core it belongs to; itself if the kernel does not say. */
 static int first_sibling(const char *root, int cpu)
 {
     static const char *const names[] = {"core_cpus_list",

@@ -402,7 +402,7 @@ static json_t *choice_names(const struct field *f)
     return names;
 }
 
-/* The meaning as a sentence about keys: "--seq-len" is told as "`seq_len`". */
+/* The meaning as a sentence about keys: "--seq-len" becomes "`seq_len`". */
 static json_t *schema_text(const struct field *f)
 {
     static const char path[] = " (an absolute path)", file[] = " (of a file, its absolute path)";

@@ -39,8 +39,8 @@ enum keys_limits {
     KEYS_ANSWER_MAX = KEYS_ERROR + CERT_CLUSTER_KEY + CERT_BYTES + 1 + 2 + 64 + ROSTER_BYTES_MAX,
 };
 
-/* Of the network key two keys follow, and ringd has only those: with the key itself, whoever sealed
- * something else in its place could have ringd-keys open it. */
+/* Two keys follow from the network key, and ringd has only those two. With the network key itself
+ * an attacker could seal something else in its place, and have ringd-keys open that. */
 struct keys_trust {
     uint8_t cluster[CERT_CLUSTER_KEY]; /* the cluster's public key */
     uint8_t cert[CERT_BYTES];          /* KEYS_FOUND: ours; KEYS_ADMIT, KEYS_CERTIFY: that node's */

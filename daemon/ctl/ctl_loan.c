@@ -66,7 +66,7 @@ static const char *add_file(struct opened *o, const char *path, int fd)
     return NULL;
 }
 
-/* Of a folder, all or nothing: whoever reads it must not miss one. */
+/* Of a folder, all files or none: a job that reads the folder must not miss a file. */
 static void drop_to(struct opened *o, size_t n)
 {
     while (o->n > n) {

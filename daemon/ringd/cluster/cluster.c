@@ -24,9 +24,9 @@ struct cluster {
     bool has;                  /* trust below is there */
     struct cluster_trust now;  /* what is in force */
     struct token_book tokens;
-    bool is_own;     /* something was made here that is not on the disk yet */
-    size_t told_len; /* of the roster that others may hear */
-    uint8_t told[ROSTER_BYTES_MAX];
+    bool is_own;       /* something was made here that is not on the disk yet */
+    size_t shared_len; /* of the roster that others may hear */
+    uint8_t shared[ROSTER_BYTES_MAX];
     void (*kept)(void *owner);
     void *owner; /* borrowed */
 };
@@ -83,8 +83,8 @@ const uint8_t *cluster_key(const struct cluster *c)
 
 const uint8_t *cluster_roster_bytes(const struct cluster *c, size_t *ret_n)
 {
-    *ret_n = c->told_len;
-    return c->told_len ? c->told : NULL;
+    *ret_n = c->shared_len;
+    return c->shared_len ? c->shared : NULL;
 }
 
 const uint8_t *cluster_roster_made(const struct cluster *c, size_t *ret_n)
@@ -180,10 +180,10 @@ static int apply(struct cluster *c, const struct keys_trust *from, struct err *e
     return 0;
 }
 
-static void tell(struct cluster *c)
+static void share(struct cluster *c)
 {
-    memcpy(c->told, c->now.roster_bytes, c->now.roster_len);
-    c->told_len = c->now.roster_len;
+    memcpy(c->shared, c->now.roster_bytes, c->now.roster_len);
+    c->shared_len = c->now.roster_len;
 }
 
 /* own: it was made here. */
@@ -194,7 +194,7 @@ static int commit(struct cluster *c, const struct keys_trust *from, bool own, st
         return r;
     c->is_own |= own;
     if (!c->is_own)
-        tell(c);
+        share(c);
     return cluster_trust_put(c->disk, &c->now, err);
 }
 
@@ -205,7 +205,7 @@ static void on_written(void *owner)
     if (!c->is_own || !cluster_disk_has(c->disk, TRUST_CLUSTER))
         return;
     c->is_own = false;
-    tell(c);
+    share(c);
     if (c->kept)
         c->kept(c->owner);
 }
@@ -541,7 +541,7 @@ static int load_tokens(struct cluster *c, struct err *err)
                         : r;
 }
 
-/* The keeper is told what is on disk, and may know better: what was not written before the end. */
+/* The keeper gets what is on disk. It may have newer trust, which was not written before the end. */
 static int load_trust(struct cluster *c, const char *state_dir, struct err *err)
 {
     struct keys_trust t;
@@ -561,7 +561,7 @@ static int load_trust(struct cluster *c, const char *state_dir, struct err *err)
     r = r ? refused(r, err) : apply(c, &t, err);
     sodium_memzero(&t, sizeof t);
     if (!r)
-        tell(c);
+        share(c);
     return r;
 }
 
