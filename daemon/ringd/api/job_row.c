@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "daemon/ringd/job/job_state.h"
+
 enum row_value { TEXT, COUNT, MOMENT, NUMBER, TRUTH }; /* COUNT: not below 0; MOMENT: the same, or null */
 
 static const struct {
@@ -50,32 +52,22 @@ static json_t *read_value(enum row_value kind, const json_t *value)
     return NULL;
 }
 
-static bool is_state(const char *state)
-{
-    static const char *const states[] = {"queued", "planned", "running",  "interrupted",
-                                         "done",   "failed",  "cancelled"};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (!strcmp(state, states[i]))
-            return true;
-    return false;
-}
-
-json_t *job_row_read(const json_t *told)
+json_t *job_row_read(const json_t *heard)
 {
     json_t *row = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        json_t *value = read_value(keys[i].kind, json_object_get(told, keys[i].key));
+        json_t *value = read_value(keys[i].kind, json_object_get(heard, keys[i].key));
         if (value) {
             json_object_set_new(row, keys[i].key, value);
         } else if (keys[i].is_needed) {
             json_decref(row);
             return NULL;
-        } else if (keys[i].kind != TRUTH && json_object_get(told, keys[i].key)) {
+        } else if (keys[i].kind != TRUTH && json_object_get(heard, keys[i].key)) {
             json_object_set_new(row, keys[i].key, json_null());
         }
     }
     if (json_integer_value(json_object_get(row, "id")) > 0 &&
-        is_state(json_string_value(json_object_get(row, "state"))))
+        job_state_is_known(json_string_value(json_object_get(row, "state"))))
         return row;
     json_decref(row);
     return NULL;

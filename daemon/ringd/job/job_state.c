@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/job_state.h"
 
+#include <string.h>
+
 #define WORD(w) (1U << JOB_WORD_##w)
 /* A stage may fail, end or say something in every state. Once a job stops, its cause is known. */
 #define ENDING (WORD(EVENT) | WORD(RELAYED) | WORD(STOPPED))
@@ -74,6 +76,14 @@ bool job_phase_hears(enum job_state s, enum job_word word)
 const char *job_state_name(enum job_state s)
 {
     return phases[s].shown;
+}
+
+bool job_state_is_known(const char *shown)
+{
+    for (size_t i = 0; i < JOB_STATES; i++)
+        if (!strcmp(shown, phases[i].shown))
+            return true;
+    return false;
 }
 
 bool job_state_ended(enum job_state s)

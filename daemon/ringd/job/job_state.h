@@ -75,5 +75,6 @@ bool job_phase_hears(enum job_state s, enum job_word word);
 
 const char *job_state_name(enum job_state s); /* job_phase(s)->shown */
 bool job_state_ended(enum job_state s);
+bool job_state_is_known(const char *shown); /* one of the words of job_state_name */
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "daemon/ringd/api/job_news.h"
 #include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/job/job_state.h"
 
 enum { SECOND = 1000000 };
 
@@ -123,6 +124,23 @@ static void changes_are_asked_for_and_nothing_else(void **state)
     assert_null(json_object_get(row, "unheard-of"));
     end(&a);
     end(&b);
+}
+
+static void a_row_arrives_in_every_state(void **state)
+{
+    (void)state;
+    for (enum job_state s = 0; s < JOB_STATES; s++) {
+        struct end a, b;
+        begin(&a, 1, 1000);
+        begin(&b, 2, 2000);
+        a.state = job_state_name(s);
+        job_news_touch(a.news, 1);
+        share(&a, &b, SECOND);
+        const json_t *row = json_array_get(job_news_of(b.news, a.id), 0);
+        assert_string_equal(json_string_value(json_object_get(row, "state")), a.state);
+        end(&a);
+        end(&b);
+    }
 }
 
 static void what_was_lost_is_asked_for_again(void **state)
@@ -242,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_asked_for_and_nothing_else),
+        cmocka_unit_test(a_row_arrives_in_every_state),
         cmocka_unit_test(what_was_lost_is_asked_for_again),
         cmocka_unit_test(a_new_life_is_told_from_its_beginning),
         cmocka_unit_test(only_the_newest_are_kept),
