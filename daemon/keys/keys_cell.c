@@ -31,7 +31,7 @@ void keys_cell_begin(void)
     (void)prctl(PR_SET_DUMPABLE, 0);
     for (int signal_number = 1; signal_number < NSIG; signal_number++)
         signal(signal_number, SIG_DFL);
-    /* Only ringd ends it, by closing the socket. A signal to all processes of a terminal does not. */
+    /* Only ringd ends it, by closing the socket; a signal to all of a terminal does not. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);

@@ -541,7 +541,7 @@ static int load_tokens(struct cluster *c, struct err *err)
                         : r;
 }
 
-/* The keeper gets what is on disk. It may have newer trust, which was not written before the end. */
+/* The keeper gets what is on disk. It may have newer trust, which was not written in time. */
 static int load_trust(struct cluster *c, const char *state_dir, struct err *err)
 {
     struct keys_trust t;
