@@ -9,6 +9,9 @@ const SHOWN = 40, RECENT = 12;
 
 export const isOver = job => ['done', 'failed', 'cancelled'].includes(job.state);
 
+/** No stage works for it now. job.error says since when, why, and what it waits for. */
+export const isHalted = job => ['interrupted', 'paused'].includes(job.state);
+
 /** Seconds per step of late, from the last steps; null before there is one. */
 export function pace(steps) {
     const last = steps.slice(-RECENT).map(s => s.step_seconds).filter(Number.isFinite).sort((a, b) => a - b);
@@ -17,7 +20,7 @@ export function pace(steps) {
 
 export function eta(job, steps) {
     const each = pace(steps);
-    return each !== null && job.steps > job.step && !isOver(job) ? each * (job.steps - job.step) : null;
+    return each !== null && job.steps > job.step && !isOver(job) && !isHalted(job) ? each * (job.steps - job.step) : null;
 }
 
 export function progress(job) {
@@ -27,8 +30,21 @@ export function progress(job) {
 }
 
 export function stateMark(job) {
-    const kind = { done: 'good', failed: 'bad', running: 'live', planned: 'live' }[job.state] || '';
+    const kind = { done: 'good', failed: 'bad', running: 'live', planned: 'live', interrupted: 'warn' }[job.state] || '';
     return h('span', { class: `pill ${kind}` }, job.up === false && !isOver(job) ? `${job.state}, last heard` : job.state);
+}
+
+/** The colour of the sentence that says why a job is in its state. */
+export function tone(job) {
+    return { failed: 'bad', interrupted: 'warn' }[job.state] || '';
+}
+
+/** A job that trains can be paused, and goes on when its user says so. */
+export function pauseButton(job) {
+    if (job.type !== 'train' || isOver(job))
+        return null;
+    return job.state === 'paused' ? h('button', { type: 'button', class: 'main', 'data-do': 'continue', 'data-id': job.name }, 'Continue') :
+        h('button', { type: 'button', 'data-do': 'pause', 'data-id': job.name }, 'Pause');
 }
 
 /** Losses as a small line, the whole run in `w` pixels. */
@@ -62,6 +78,7 @@ export function current() {
     const left = eta(job, d.steps);
     return h('a', { class: 'now', href: `#/job/${encodeURIComponent(id)}`, 'data-key': `now${id}` },
         h('h3', null, `Job ${id} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
+        isHalted(job) && job.error && h('p', { class: `why ${tone(job)}` }, job.error),
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', `${job.step || 0}`, job.steps ? `of ${job.steps}` : ''),
@@ -72,6 +89,8 @@ export function current() {
 }
 
 function when(job) {
+    if (isHalted(job))
+        return `begun ${moment(job.started || job.created)}`;
     if (!isOver(job))
         return job.started ? `for ${age(Date.now() / 1000 - job.started)}` : `since ${moment(job.created)}`;
     return `${moment(job.ended)}${job.started ? `, took ${job.ended > job.started ? age(job.ended - job.started) : 'under 1 s'}` : ''}`;
@@ -89,7 +108,7 @@ function row(job) {
         h('span', { class: 'steps n' }, job.steps ? `${job.step} / ${job.steps}` : ''),
         h('span', { class: 'loss n' }, Number.isFinite(job.loss) && job.loss !== null ? `loss ${number(job.loss)}` : ''),
         h('span', { class: 'when faint' }, when(job)),
-        job.error && h('span', { class: `why ${job.state === 'failed' ? 'bad' : ''}` }, job.error)));
+        job.error && h('span', { class: `why ${tone(job)}` }, job.error)));
 }
 
 export function jobList() {

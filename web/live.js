@@ -231,7 +231,7 @@ const handlers = {
         const id = job.name, before = state.jobs?.get(id);
         state.jobs?.set(id, job);
         if (before?.state !== job.state) {
-            say(`Job ${id} is ${job.state}.`);
+            say(`Job ${id} is ${job.state}${job.state === 'interrupted' && job.error ? `: ${job.error}` : ''}.`);
             refreshSoon();
             if (details.has(id))
                 load(id); // its plan is there, or what came of it

@@ -107,17 +107,21 @@ function draw() {
 
 /* --- clicks --- */
 
+async function command(method, path, said) {
+    try {
+        if (await change(method, path, method === 'POST' ? {} : undefined)) // a POST is JSON, or the node refuses it
+            say(said);
+        notice = '';
+    } catch (e) {
+        notice = e.message;
+    }
+    changed();
+}
+
 const actions = {
-    async cancel({ id }) {
-        try {
-            if (await change('DELETE', jobPath(id)))
-                say(`Job ${id} is being cancelled.`);
-            notice = '';
-        } catch (e) {
-            notice = e.message;
-        }
-        changed();
-    },
+    cancel: ({ id }) => command('DELETE', jobPath(id), `Job ${id} is being cancelled.`),
+    pause: ({ id }) => command('POST', jobPath(id, 'pause'), `Job ${id} stops after its next step.`),
+    continue: ({ id }) => command('POST', jobPath(id, 'continue'), `Job ${id} goes on when its turn comes.`),
     unzoom: resetZoom,
 };
 
