@@ -333,6 +333,7 @@ static void a_removed_node_is_let_go_of_at_once(void **state)
     const struct job *job = coord_first(w->node->coord);
     assert_int_equal(job->state, JOB_STOPPING);
     assert_string_equal(job->error, "node m1 was removed from the cluster");
+    byz_settle(w); /* the file of the cluster is written beside the loop */
     json_t *before = byz_state(w);
     uint8_t *data;
     size_t n;
