@@ -8,7 +8,7 @@ training="--iters 40 --seq-len 64"
 train() {
     name=$1
     shift
-    : >"$work/$name.log"
+    : >>"$work/$name.log" # a run that the user goes on with adds to it
     # shellcheck disable=SC2086 # options, words apart
     RINGD_SOCKET=$(sock_of 1) limit 300 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
         $training --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
