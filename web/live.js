@@ -117,7 +117,7 @@ export function running() {
 
 export function detail(id) {
     if (!details.has(id)) {
-        details.set(id, { reading: false,  job: null, adapter: undefined, adapters: new Map(), steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
+        details.set(id, { reading: false,  job: null, adapter: undefined, adapters: new Map(), steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', tokens: 0, error: '', loaded: false });
         load(id);
     }
     return details.get(id);
@@ -274,8 +274,10 @@ const handlers = {
     },
     token(data) {
         const d = details.get(speaker(data));
-        if (d)
-            d.text += data.text;
+        if (!d || data.n <= d.tokens)
+            return; // heard before the daemon was started again
+        d.tokens = data.n;
+        d.text += data.text;
     },
     memory(data) {
         const list = details.get(speaker(data))?.job?.memory;

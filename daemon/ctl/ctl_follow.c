@@ -92,8 +92,20 @@ struct stream_view {
     bool silent; /* --json */
     char printed[1 << 16];
     size_t n_printed;
-    bool is_broken; /* events were lost, or it is more than fits: the end prints the whole */
+    json_int_t heard; /* tokens: a daemon that is started again says all of them again */
+    bool is_broken;   /* events were lost, or it is more than fits: the end prints the whole */
 };
+
+/* A conversation's tokens have no number: it ends with its daemon. */
+static bool is_next(struct stream_view *v, const json_t *token)
+{
+    const json_t *n = json_object_get(token, "n");
+    const json_int_t number = n ? json_integer_value(n) : v->heard + 1;
+    const bool is_next = number == v->heard + 1;
+    v->is_broken = number > v->heard + 1;
+    v->heard += is_next;
+    return is_next;
+}
 
 static void on_generate_event(void *owner, const char *type, const json_t *data)
 {
@@ -104,7 +116,7 @@ static void on_generate_event(void *owner, const char *type, const json_t *data)
         meter_event(&v->meter, type, data);
     } else if (!strcmp(type, "resync")) {
         v->is_broken = true;
-    } else if (!strcmp(type, "token") && !v->silent && !v->is_broken) {
+    } else if (!strcmp(type, "token") && !v->silent && !v->is_broken && is_next(v, data)) {
         fputs(text, stdout);
         fflush(stdout);
         meter_wrote(&v->meter, text);
@@ -145,11 +157,12 @@ static void print_picked(const json_t *result, const char *const *keys)
     json_decref(out);
 }
 
-int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach)
+int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach, bool outlives)
 {
     static const char *const keys[] = {"prompt_ids", "ids", "text", "tokens", NULL};
     struct stream_view view = {.silent = ctl->json};
-    struct watch watch = {.event = on_generate_event, .owner = &view, .can_detach = can_detach};
+    struct watch watch = {
+        .event = on_generate_event, .owner = &view, .can_detach = can_detach, .outlives = outlives};
     json_t *end = NULL;
     meter_init(&view.meter);
     int rc = ctl_watch(ctl, job, &watch, &end);
@@ -208,11 +221,11 @@ static void print_score(const json_t *result)
            print_number(json_object_get(result, "perplexity"), "-").text);
 }
 
-int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
+int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, bool outlives)
 {
     struct meter m;
     json_t *end = NULL;
-    int rc = follow_steps(ctl, job, can_detach, false, &m, &end);
+    int rc = follow_steps(ctl, job, can_detach, outlives, &m, &end);
     rc = rc ? rc : ctl_watch_verdict(end);
     if (!rc && ctl->json)
         print_json(json_object_get(end, "result"));
@@ -226,7 +239,8 @@ int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
 
 static bool outlives(const json_t *job)
 {
-    return strcmp(field_text(json_object_get(job, "spec"), "on_loss", ""), "stop") != 0;
+    const json_t *spec = json_object_get(job, "spec");
+    return strcmp(field_text(spec, "on_loss", ""), "stop") != 0 && !field_number(spec, "keep_alive");
 }
 
 int ctl_attach_main(struct ctl *ctl)
@@ -237,8 +251,8 @@ int ctl_attach_main(struct ctl *ctl)
     if (rc)
         return rc;
     const char *type = field_text(job, "type", "");
-    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true)
-         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true)
+    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true, outlives(job))
+         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true, outlives(job))
                                    : ctl_follow_training(ctl, name, true, outlives(job));
     json_decref(job);
     return rc;

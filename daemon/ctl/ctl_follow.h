@@ -10,7 +10,7 @@
 
 /* outlives: the job goes on when its daemon is started again. */
 int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached, bool outlives);
-int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach);
-int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach);
+int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach, bool outlives);
+int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, bool outlives);
 
 #endif

@@ -2,6 +2,8 @@
  *
  * ringctl generate and ringctl score: their options, and from them short jobs, whose answer
  * ctl_follow.c prints. */
+#include <string.h>
+
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_follow.h"
 #include "daemon/ctl/ctl_options.h"
@@ -13,9 +15,10 @@ const struct opt_def ctl_score_options[] = {OPTION_DRY_RUN, {.name = NULL}};
 
 /* Submits the job, or has it planned. Takes over spec. */
 static int submit(const struct ctl *ctl, enum job_type type, json_t *spec,
-                  int (*follow)(const struct ctl *ctl, const char *job, bool is_attached))
+                  int (*follow)(const struct ctl *ctl, const char *job, bool is_attached, bool outlives))
 {
     char job[CTL_JOB_NAME];
+    const bool outlives = strcmp(opts_str(ctl->opts, "on-loss"), "stop") != 0;
     int rc = ctl_spec_check(ctl, type, spec);
     if (rc) {
         json_decref(spec);
@@ -24,7 +27,7 @@ static int submit(const struct ctl *ctl, enum job_type type, json_t *spec,
     if (ctl_plan_wanted(ctl))
         return ctl_plan_ask(ctl, type, spec, NULL);
     rc = ctl_spec_submit(ctl, type, spec, job);
-    return rc ? rc : follow(ctl, job, false);
+    return rc ? rc : follow(ctl, job, false, outlives);
 }
 
 int ctl_generate_main(struct ctl *ctl)

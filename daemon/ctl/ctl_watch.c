@@ -81,11 +81,16 @@ static bool detach(struct watching *w)
     return false;
 }
 
-/* A job of ringctl local ends with its ring, and a short one is its answer: neither goes on
- * alone. */
+/* A job of ringctl local ends with its ring. */
+static bool ends_with_its_ring(void)
+{
+    return getenv("RINGCTL_LOCAL");
+}
+
+/* A short job is its answer: it does not go on alone either. */
 static bool can_detach(const struct watching *w)
 {
-    return w->watch->can_detach && !getenv("RINGCTL_LOCAL");
+    return w->watch->can_detach && !ends_with_its_ring();
 }
 
 static bool ask_what_to_do(struct watching *w)
@@ -164,7 +169,7 @@ static bool has_ended(const json_t *job)
 /* The daemon does not answer any more, and will perhaps. */
 static bool is_away(const struct watching *w, int rc)
 {
-    return rc == CTL_NO_DAEMON && w->watch->outlives && can_detach(w) && !strchr(w->job, '@') &&
+    return rc == CTL_NO_DAEMON && w->watch->outlives && !ends_with_its_ring() && !strchr(w->job, '@') &&
            w->leaving == LEAVING_NOT;
 }
 

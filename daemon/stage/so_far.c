@@ -76,6 +76,7 @@ int so_far_read(struct so_far *ret, const json_t *json, size_t vocab, struct err
     struct so_far s = {0};
     int e = n && first < 1 ? refuse(err, "its first prompt") : 0;
     s.first_prompt = (size_t)first;
+    s.is_told_again = json_is_true(json_object_get(json, "again"));
     s.turns = calloc(n + 1, sizeof *s.turns);
     if (!e && !s.turns)
         e = err_set(err, -ENOMEM, "out of memory");

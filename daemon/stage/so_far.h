@@ -7,6 +7,7 @@
 #define DAEMON_SO_FAR_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,10 +26,11 @@ struct so_far {
     struct so_far_turn *turns; /* [n] owned: each begins behind the one before, as kept says */
     size_t n;                  /* 0: nothing was read yet */
     size_t first_prompt;       /* tokens of the very first prompt: the caches were planned for it */
+    bool is_told_again;        /* the daemon has lost what was said of the last answer */
 };
 
-/* {"first_prompt", "turns": [{"kept", "seed", "ids", "answer"}]}, `ids` of each turn
- * from `kept` on; NULL: there is nothing. −EBADMSG with a sentence. */
+/* {"first_prompt", "again", "turns": [{"kept", "seed", "ids", "answer"}]}, `ids` of each turn from
+ * `kept` on; NULL: there is nothing. −EBADMSG with a sentence. */
 int so_far_read(struct so_far *ret, const json_t *json, size_t vocab, struct err *err);
 void so_far_done(struct so_far *s);
 /* −EBADMSG: more than a job with caches for so many positions and answers of so many tokens can

@@ -35,7 +35,8 @@ struct gen {
     struct runner *r;
     uint32_t *ids;         /* owned: new tokens */
     size_t n, told;        /* told: the first so many were generated and reported before a loss, */
-    const uint32_t *again; /* these: borrowed */
+    const uint32_t *again; /* these: borrowed; */
+    bool is_told_again;    /* they are reported once more */
     char *text;            /* owned: what they decode to so far */
     size_t length;
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
@@ -177,7 +178,7 @@ static int take_token(struct gen *g, const struct next *next, bool *stop, struct
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
-    const bool is_new = g->n >= g->told;
+    const bool is_again = g->n < g->told;
     g->last = clock_now();
     if (g->n == g->told)
         g->first = g->last;
@@ -194,9 +195,13 @@ static int take_token(struct gen *g, const struct next *next, bool *stop, struct
     *stop = hit_stop(g, before);
     json_t *event = json_pack("{s:I s:s}", "id", (json_int_t)next->token, "text",
                               g->length > before ? g->text + before : "");
+    if (!g->h->spec.keep_alive)
+        json_object_set_new(event, "n", json_integer((json_int_t)g->n));
+    if (is_again)
+        json_object_set_new(event, "again", json_true());
     if (g->tokens)
         note_likely(g, next, event);
-    if (!g->is_sample && is_new)
+    if (!g->is_sample && (!is_again || g->is_told_again))
         stage_event(g->h->events, "token", event);
     else
         json_decref(event);
@@ -373,6 +378,7 @@ static int first_answer(struct gen *g, json_t **ret_result, uint32_t *known, str
         g->kept = last->kept;
         g->again = last->answer;
         g->told = last->n_answer;
+        g->is_told_again = h->so_far.is_told_again;
     } else
         report_prompt(g);
     return e ? e : answer(g, ret_result, known, err);

@@ -22,7 +22,7 @@ on 2 nodes --json | jq -e '[.nodes[] | select(.job == 1)] | length == 3' >/dev/n
 # Others wait behind it, here and at another head, and say why; when it is gone both heads reach for the ring at once.
 for node_number in 1 3; do
     short=$(on $node_number train --model "$llama" --data "$tables" --adapter-out "short$node_number" --iters 2 --seq-len 64 --detach)
-    on $node_number job "$short" --json | jq -e '.state == "queued" and (.error | test("^(there are jobs before it|node n[123] is busy with job 1)$"))' >/dev/null ||
+    on $node_number job "$short" --json | jq -e '.state == "queued" and (.error | test("^(there are jobs before it|node n[123] (is busy with|has not yet ended its stage of) job 1)$"))' >/dev/null ||
         fail "job $short of n$node_number: $(on $node_number job "$short")"
     RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json generate --model "$llama" --ids 1 --max-tokens 4 \
         >queued$node_number.json 2>queued$node_number.err &

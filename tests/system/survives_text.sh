@@ -118,6 +118,19 @@ holds "what ringctl said" "$work/fewer.err" 'is planned again on 2 nodes'
 start_node 2
 await_ring 1 "$(next_line "$(log_of 1)")"
 
+# The head's own daemon is killed, twice, and another one goes on; who follows the text reads it once.
+wild head
+for bytes in 900 2000; do
+    timeout 60 dd bs=1 count=$bytes <&5 >>"$work/head.text" 2>"$work/dd" || fail "head does not come: $(cat "$work/head.err")"
+    lines=$(next_line "$work/head.err")
+    stop_node 1 KILL
+    await_line "$work/head.err" 'ringd has ended: job [0-9]+ goes on when ringd is started again' 60 "$lines"
+    start_node 1
+    await_line "$work/head.err" 'goes on behind token [0-9]+$' 60 "$lines"
+done
+ended head
+the_same head wild
+
 # What is not to go on ends.
 wild ends --on-loss stop
 reach ends 900
@@ -230,6 +243,13 @@ kill -KILL "$(stage_of 2)"
 await_end "$job_process" 120 || fail "scored again: $(cat "$work/again.err")"
 result again
 same "the score" "$work/scored.result" "$work/again.result"
+score head
+await_line "$work/head.err" 'step [0-9]+/1000' 60
+stop_node 1 KILL
+start_node 1
+await_end "$job_process" 120 || fail "scored by two daemons: $(cat "$work/head.err")"
+result head
+same "the score of two daemons" "$work/scored.result" "$work/head.result"
 holds "what ringctl said" "$work/again.err" 'begins again$'
 limit 20 curl -sS -o "$work/steps" --unix-socket "$(sock_of 1)" "http://localhost/v1/jobs/$(on 1 --json jobs | jq '.jobs[0].id')/steps"
 jq -e '[.steps[].step] | length == 125 and . == unique' "$work/steps" >/dev/null || fail "steps are missing or were said twice: $(jq -c '[.steps[].step]' "$work/steps")"

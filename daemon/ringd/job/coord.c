@@ -425,6 +425,8 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
     }
     json_object_set(spec, "said", job->said ? job->said : json_null()); /* ours to say, as what follows */
     json_t *so_far = job->token_log ? token_log_encode(job->token_log) : NULL;
+    if (so_far && job->is_restored) /* nobody who follows it now has heard of them */
+        json_object_set_new(so_far, "again", json_true());
     json_object_set_new(spec, "so_far", so_far ? so_far : json_null());
     json_object_set_new(spec, "log_from", json_integer((json_int_t)job->log_from));
     json_object_set_new(spec, "log_step", json_integer((json_int_t)job->log_step));
@@ -459,9 +461,10 @@ static struct job_life *life_of(struct coord *c)
 
 /* --- jobs of an earlier life of the daemon ---------------------------------------------------- */
 
+/* Who speaks in a conversation is gone with the daemon. */
 static bool goes_on(const struct job *job)
 {
-    return job->type == JOB_TRAIN && job->asked.on_loss != ON_LOSS_STOP;
+    return !job->asked.keep_alive && job->asked.on_loss != ON_LOSS_STOP;
 }
 
 /* Why a job of an earlier life does not go on; NULL: it does, and waits, or is alive again. */
@@ -471,8 +474,7 @@ static const char *revive(struct coord *c, struct job *job, struct err *err)
     const bool has_begun = job->state != JOB_PAUSED && (job->state != JOB_QUEUED || job->interruption.count);
     if (has_begun && !goes_on(job))
         return "the daemon ended while the job was unfinished; a training job that saved its state goes on "
-               "with "
-               "--resume";
+               "with --resume";
     if (take_room(c, job->spec_bytes, err))
         return err->text;
     if (job->state == JOB_PAUSED || job->state == JOB_QUEUED || active(c)) {
@@ -487,20 +489,23 @@ static const char *revive(struct coord *c, struct job *job, struct err *err)
     return err->text;
 }
 
-/* Takes over the job. One that was only still ending has ended as it would have. */
-static void restore(struct coord *c, struct job *job, json_t *record)
+/* Takes over the job. One that was only still ending has ended as it would have. texts: what was
+ * kept of a generation. */
+static void restore(struct coord *c, struct job *job, json_t *record, const json_t *texts)
 {
     const bool is_over = job->state == JOB_STOPPING && job_state_ended(job->outcome);
     struct err err;
     job->is_restored = true;
     job->spec_bytes = sizeof(struct job) + json_weight(job->spec);
+    keep_tokens(c, job);
+    if (job->token_log)
+        job->tokens = token_log_restore(job->token_log, texts);
     const char *refusal = is_over ? NULL : revive(c, job, &err);
     if (is_over || refusal) {
         job_log_close_record(c->setup.store, record, is_over ? job->outcome : JOB_FAILED, refusal);
         job_free(job);
         return;
     }
-    keep_tokens(c, job);
     job->next = c->jobs;
     c->jobs = job;
 }
@@ -516,7 +521,7 @@ static void restore_all(struct coord *c)
         struct job *job;
         struct err err;
         if (!job_keep_read(&job, entry, &err)) {
-            restore(c, job, record);
+            restore(c, job, record, json_object_get(entry, "texts"));
             continue;
         }
         snprintf(why, sizeof why,

@@ -184,6 +184,22 @@ static void on_saving(const struct job_log *l, struct job *job, bool is_saved, c
     job_log_changed(l, job);
 }
 
+/* A token of an earlier life of the daemon, for who follows the job in this one. */
+static bool is_said_again(const json_t *body)
+{
+    return json_is_true(json_object_get(json_object_get(body, "event"), "again"));
+}
+
+/* What it takes to go on in another life of the daemon; a conversation does not. */
+static void keep_on_disk(const struct job_log *l, struct job *job, bool is_prompt, const json_t *event)
+{
+    if (!job->token_log || job->asked.keep_alive)
+        return;
+    json_t *part = is_prompt ? json_deep_copy(event) : token_log_part(job->token_log);
+    if (part)
+        job_log_remember(l, job, is_prompt ? "prompt" : "tokens", part);
+}
+
 /* What it takes to go on after a loss. */
 static void keep_tokens(const struct job_log *l, struct job *job, const char *kind, const json_t *event)
 {
@@ -194,6 +210,7 @@ static void keep_tokens(const struct job_log *l, struct job *job, const char *ki
         !(is_prompt ? token_log_prompt(job->token_log, event) : token_log_token(job->token_log, event)))
         job_log_note(l, job,
                      "its tokens take too much memory to be kept: if a node is lost now, the job ends");
+    keep_on_disk(l, job, is_prompt, event);
 }
 
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
@@ -208,8 +225,8 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
             job_mark(job, &job->start.first_task, clock_now());
         return;
     }
-    const bool is_prompt = !strcmp(event_kind(body), "prompt");
-    if (rank == 0 && (is_prompt || !strcmp(event_kind(body), "token")))
+    const bool is_prompt = !strcmp(event_kind(body), "prompt"), is_again = is_said_again(body);
+    if (rank == 0 && !is_again && (is_prompt || !strcmp(event_kind(body), "token")))
         keep_tokens(l, job, event_kind(body), json_object_get(body, "event"));
     if (is_prompt)
         return;
@@ -227,6 +244,7 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     char kind[16];
     snprintf(kind, sizeof kind, "%s", event_kind(body));
     json_object_del(event, "ev");
+    json_object_del(event, "again");
     if (!strcmp(kind, "log")) /* a line that any rank may write */
         text_clean_json(event, NULL);
     if (!strcmp(kind, "log"))
@@ -248,11 +266,12 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
         job_log_note(l, job, "%s: the step is left out", text ? text : "?");
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
     }
-    metrics_event(metrics, kind, event);
+    if (!is_again)
+        metrics_event(metrics, kind, event);
     job_progress(job, clock_now());
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
         job_mark(job, &job->start.first_result, job->progressed);
-    if (!strcmp(kind, "token"))
+    if (!strcmp(kind, "token") && !is_again)
         job->tokens++;
     if (!strcmp(kind, "step")) {
         job->tokens += (uint64_t)json_integer_value(json_object_get(event, "tokens"));

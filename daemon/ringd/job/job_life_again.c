@@ -202,7 +202,7 @@ bool job_life_restore(struct job_life *l, struct job *job, char *why, size_t siz
     snprintf(cause, sizeof cause, "node %s: its ringd was started again",
              members_self(l->setup.members)->name);
     if (!waited && !interruption_begin(&job->interruption, &job->offered, "", job_type_unit(job->type),
-                                       job->step, cause, fault, sizeof fault)) {
+                                       job_progressed(job), cause, fault, sizeof fault)) {
         snprintf(why, size, "%s; %s", cause, fault);
         return false;
     }

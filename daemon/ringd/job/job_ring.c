@@ -73,6 +73,14 @@ static void leave_out_drained(struct members_ring *ring)
     ring->n = kept;
 }
 
+/* A head runs one job at a time: a node that has a stage of it now is still ending an attempt. */
+static void describe_work(const struct member *m, const uint8_t self[16], char *why, size_t size)
+{
+    const char *how = memcmp(m->head, self, 16) ? "is busy with" : "has not yet ended its stage of";
+    if (m->job)
+        snprintf(why, size, "node %s %s job %llu", m->name, how, (unsigned long long)m->job);
+}
+
 bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
 {
     const uint8_t *self = members_self(j->setup.members)->id;
@@ -105,9 +113,7 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
         return false;
     }
     for (size_t r = 0; r < ret->n && !*why; r++)
-        if (ret->at[r]->job)
-            snprintf(why, size, "node %s is busy with job %llu", ret->at[r]->name,
-                     (unsigned long long)ret->at[r]->job);
+        describe_work(ret->at[r], self, why, size);
     return true;
 }
 

@@ -158,3 +158,38 @@ json_t *token_log_encode(const struct token_log *log)
     }
     return json_pack("{s:I s:o}", "first_prompt", (json_int_t)log->first_prompt, "turns", turns);
 }
+
+json_t *token_log_part(const struct token_log *log)
+{
+    const size_t answer = log->n_turns ? log->turns[log->n_turns - 1].answer : 0;
+    if (!answer || answer % TOKEN_LOG_PART)
+        return NULL;
+    return json_pack("{s:I s:o}", "n", (json_int_t)(answer - TOKEN_LOG_PART + 1), "ids",
+                     list(log->ids + log->n - TOKEN_LOG_PART, TOKEN_LOG_PART));
+}
+
+static void restore_part(struct token_log *log, const json_t *part)
+{
+    const json_t *ids = json_object_get(part, "ids");
+    size_t i;
+    json_t *id;
+    if (!log->n_turns || json_integer_value(json_object_get(part, "n")) != (json_int_t)log->turns->answer + 1)
+        return;
+    json_array_foreach (ids, i, id) {
+        json_t *token = json_pack("{s:O}", "id", id);
+        token_log_token(log, token);
+        json_decref(token);
+    }
+}
+
+size_t token_log_restore(struct token_log *log, const json_t *events)
+{
+    size_t i;
+    json_t *event;
+    json_array_foreach (events, i, event)
+        if (json_object_get(event, "n"))
+            restore_part(log, event);
+        else
+            token_log_prompt(log, event);
+    return log->n_turns ? log->turns->answer : 0;
+}

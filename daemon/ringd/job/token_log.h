@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 struct ledger_queue;
 struct token_log;
@@ -25,5 +26,14 @@ bool token_log_token(struct token_log *log, const json_t *event);
 bool token_log_is_given_up(const struct token_log *log);
 /* For the next stage process, as so_far_read has it; NULL: nothing was read yet. A new object. */
 json_t *token_log_encode(const struct token_log *log);
+
+/* For the disk, from which the next life of the daemon goes on: the latest tokens, {"n", "ids"},
+ * whenever there are TOKEN_LOG_PART more of the answer, n the number of the first; otherwise NULL.
+ * A new object. */
+enum { TOKEN_LOG_PART = 64 };
+json_t *token_log_part(const struct token_log *log);
+/* Into an empty log: the "prompt" event and then such parts. What comes behind a part that is
+ * missing is left out: the same tokens are generated again. Returns how many tokens it has. */
+size_t token_log_restore(struct token_log *log, const json_t *events);
 
 #endif

@@ -37,7 +37,7 @@ uint64_t store_next_job(
 
 /* The job's record as one JSON object (state, spec, result, error, times); replaces the former.
  * life: what its head needs beside it to go on with the job in another life of the daemon; NULL:
- * nothing, it has ended. */
+ * nothing, it has ended, and its lines "prompt" and "tokens" go. */
 void store_put_job(struct store *store, uint64_t job, const char *state, const char *json, const char *life);
 /* One line of a job's history: kind "step", "valid", "log". */
 void store_put_event(struct store *store, uint64_t job, const char *kind, const char *json);
@@ -76,7 +76,8 @@ void store_sync(struct store *store, void (*done)(void *arg, const char *json), 
 /* At start: jobs whose record says that they have not ended, the oldest first, as a JSON array of
  * {"record", "life": null if there is none, "said": [[kind, adapter, highest step], …] of its
  * history of steps, evaluations and samples, "last": the latest "step" or null, "saved" and
- * "logged": the latest of these or null, "tokens": of all steps}. Synchronous; the caller frees. */
+ * "logged": the latest of these or null, "tokens": of all steps, "texts": all of "prompt" and
+ * "tokens"}. Synchronous; the caller frees. */
 char *store_unfinished(struct store *store);
 
 #endif

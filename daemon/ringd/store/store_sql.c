@@ -24,6 +24,7 @@ enum statement {
     SQL_PUT_JOB,
     SQL_PUT_LIFE,
     SQL_END_LIFE,
+    SQL_END_TEXT,
     SQL_PUT_EVENT,
     SQL_TRIM,
     SQL_JOBS,
@@ -42,6 +43,7 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_PUT_JOB] = "INSERT OR REPLACE INTO jobs(id,state,json,updated) VALUES(?1,?2,?3,unixepoch())",
     [SQL_PUT_LIFE] = "INSERT OR REPLACE INTO lives(job,json) VALUES(?1,?2)",
     [SQL_END_LIFE] = "DELETE FROM lives WHERE job=?1",
+    [SQL_END_TEXT] = "DELETE FROM events WHERE job=?1 AND kind IN ('prompt','tokens')",
     [SQL_PUT_EVENT] = "INSERT INTO events(job,kind,json) VALUES(?1,?2,?3)",
     [SQL_TRIM] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_JOBS] =
@@ -70,7 +72,10 @@ static const char *const statement_text[SQL_COUNT] = {
          "id DESC LIMIT 1),'null')), 'logged', json(coalesce((SELECT json FROM events WHERE job=j.id AND "
          "kind='logged' ORDER BY id DESC LIMIT 1),'null')), 'tokens', coalesce((SELECT "
          "sum(json_extract(json,'$.tokens')) FROM "
-         "events WHERE job=j.id AND kind='step'),0)) FROM jobs j LEFT JOIN lives l ON l.job=j.id WHERE "
+         "events WHERE job=j.id AND kind='step'),0), 'texts', json((SELECT json_group_array(json(json)) FROM "
+         "(SELECT json FROM "
+         "events WHERE job=j.id AND kind IN ('prompt','tokens') ORDER BY id)))) FROM jobs j LEFT JOIN lives "
+         "l ON l.job=j.id WHERE "
          "j.state IN ('queued','planned','running','interrupted') ORDER BY j.id"),
 };
 
@@ -184,6 +189,11 @@ static int put_life(struct store_sql *s, const struct store_request *r)
     sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
     if (r->life)
         sqlite3_bind_text(stmt, 2, r->life, -1, SQLITE_STATIC);
+    const int rc = step_once(stmt);
+    if (rc != SQLITE_OK || r->life)
+        return rc;
+    stmt = s->statements[SQL_END_TEXT];
+    sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
     return step_once(stmt);
 }
 

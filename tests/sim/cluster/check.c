@@ -58,13 +58,14 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
         job->saved = step;
         return;
     }
-    if (step != job->said + 1)
+    if (step != job->told + 1)
         sim_wrong("job %llu of %s says step %llu after step %llu", (unsigned long long)id,
-                  sim->roster.at[n->number].name, (unsigned long long)step, (unsigned long long)job->said);
+                  sim->roster.at[n->number].name, (unsigned long long)step, (unsigned long long)job->told);
     if (!job->generates &&
         (!loss || (int64_t)strtod(loss + 7, NULL) != (int64_t)(job - sim->job) + (step == 1)))
         sim_wrong("job %llu says another job's step", (unsigned long long)id);
-    job->said = step;
+    job->told = step;
+    job->said = step > job->said ? step : job->said;
 }
 
 /* Only one attempt of a job makes steps, and only one process makes them. */

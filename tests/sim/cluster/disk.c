@@ -130,12 +130,10 @@ void sim_disk_start(struct store *s)
     for (size_t i = 0; i < sim->jobs; i++) {
         struct sim_job *job = &sim->job[i];
         if (job->head == s->node && job->id) {
-            /* Tokens are in no history. Their reader has lost the connection; so a generation
-               that is queued on this disk begins anew, though its first tokens were said. */
+            /* This disk keeps no tokens: a generation begins anew, and says all of them again. */
+            job->told = job->generates ? 0 : s->on_disk[job->id].said;
             if (!job->generates)
-                job->said = s->on_disk[job->id].said;
-            else if (!strcmp(s->on_disk[job->id].state, "queued"))
-                job->said = 0;
+                job->said = job->told;
             job->saved = s->on_disk[job->id].saved;
             if (!s->on_disk[job->id].record)
                 job->id = 0; /* nobody has heard that it was taken */

@@ -183,6 +183,7 @@ struct sim_job {
     bool is_submitted, is_cancelled; /* the head has agreed to */
     bool fitted;                     /* it ran once */
     uint64_t said, saved;            /* the last step of each that the log has */
+    uint64_t told; /* the last that those who follow it now have heard of: all tokens are said again */
 };
 struct sim {
     uint64_t seed, now_us, random, order, events;

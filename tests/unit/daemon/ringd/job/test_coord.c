@@ -205,6 +205,26 @@ static void a_collision_is_tried_again(void **state)
     assert_int_equal(h->events_of[1], 0);
 }
 
+/* A head's own job is one whose earlier attempt has not ended everywhere. */
+static void a_job_says_which_node_it_waits_for(void **state)
+{
+    struct head *h = *state;
+    struct member other = make(1, 1, ++h->seq);
+    open_coord(h, 0, JOB_QUEUED);
+    link_to(&other, 0);
+    other.job = 3;
+    other.head[0] = 2;
+    assert_int_equal(learn(h->members, &other, h->seq), 1);
+    const struct job *job = submit(h);
+    assert_string_equal(job->error, "node n1 is busy with job 3");
+    other.head[0] = 1;
+    other.seq = ++h->seq;
+    assert_int_equal(learn(h->members, &other, h->seq), 1);
+    coord_changed(h->coord);
+    assert_string_equal(job->error, "node n1 has not yet ended its stage of job 3");
+    assert_int_equal(job->state, JOB_QUEUED);
+}
+
 static void every_wait_has_a_deadline(void **state)
 {
     struct head *h = *state;
@@ -276,7 +296,7 @@ static void a_node_that_is_back_is_told_again(void **state)
     } again[] = {{JOB_OPENING, "job-open"}, {JOB_CONNECTING, "job-connect"}, {JOB_RUNNING, "job-run"}};
     for (size_t i = 0; i < sizeof again / sizeof *again; i++) {
         open_coord(h, 0, JOB_QUEUED);
-        job_in(h, again[i].state);
+        const struct job *job = job_in(h, again[i].state);
         const unsigned before = told(h, 1, again[i].kind);
         link_nodes(h, false);
         coord_changed(h->coord);
@@ -284,6 +304,8 @@ static void a_node_that_is_back_is_told_again(void **state)
         link_nodes(h, true);
         coord_changed(h->coord);
         assert_int_equal(told(h, 1, again[i].kind), before + 1);
+        coord_cancel(h->coord, job->id);
+        all_say(h, job, "job-stopped");
         coord_free(h->coord);
     }
     h->coord = NULL;
@@ -304,6 +326,7 @@ int main(void)
         WITH_HEAD(a_late_stage_is_sent_away),
         WITH_HEAD(a_rank_that_missed_the_stop_is_told_again),
         WITH_HEAD(a_collision_is_tried_again),
+        WITH_HEAD(a_job_says_which_node_it_waits_for),
         WITH_HEAD(every_wait_has_a_deadline),
         WITH_HEAD(nobody_holds_up_the_end),
         WITH_HEAD(a_stage_that_ends_early_interrupts_the_job),

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "daemon/ringd/job/token_log.h"
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
 /* Another life of the daemon, on the same disk; the job is what it finds there. */
@@ -141,7 +142,7 @@ static void a_step_that_ends_the_daemon_ends_the_job(void **state)
     assert_closed(h, id, "failed", "the job was interrupted 4 times in step 1");
 }
 
-static void what_is_to_stop_and_what_does_not_train_is_closed(void **state)
+static void what_is_to_stop_and_a_conversation_is_closed(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
@@ -149,10 +150,65 @@ static void what_is_to_stop_and_what_does_not_train_is_closed(void **state)
     uint64_t id = job->id;
     reopen(h, job);
     assert_closed(h, id, "failed", "the daemon ended while the job was unfinished");
-    job = job_in(h, JOB_RUNNING);
+    job = submit_spec(h, JOB_GENERATE,
+                      json_pack("{s:s s:[{s:s s:s}] s:i}", "model", "/m", "messages", "role", "user",
+                                "content", "a", "keep_alive", 60));
     id = job->id;
     reopen(h, job);
     assert_closed(h, id, "failed", "the daemon ended while the job was unfinished");
+}
+
+static void run(struct head *h, const struct job *job)
+{
+    say_planned(h, job);
+    say_ready(h, job);
+    all_say(h, job, "job-connected");
+}
+
+static void token(struct head *h, const struct job *job, int id, bool is_again)
+{
+    json_t *event = json_pack("{s:s s:i s:s}", "ev", "token", "id", id, "text", "a");
+    if (is_again)
+        json_object_set_new(event, "again", json_true());
+    say(h, job, 0, "job-event", json_pack("{s:o}", "event", event));
+}
+
+static const json_t *answer_of(const struct head *h)
+{
+    const json_t *turns = json_object_get(json_object_get(h->planned, "so_far"), "turns");
+    return json_object_get(json_array_get(turns, 0), "answer");
+}
+
+/* The disk has whole parts of it; the tokens behind them are generated again. Those before are
+ * said again, for who follows the job now, and count once. */
+static void a_generation_goes_on_behind_what_the_disk_has(void **state)
+{
+    enum { MADE = 2 * TOKEN_LOG_PART + 5, KEPT = 2 * TOKEN_LOG_PART };
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = job_in(h, JOB_RUNNING);
+    const uint64_t id = job->id;
+    say(h, job, 0, "job-event",
+        json_pack("{s:{s:s s:i s:i s:[i,i]}}", "event", "ev", "prompt", "kept", 0, "seed", 9, "ids", 7, 8));
+    for (int i = 0; i < MADE; i++)
+        token(h, job, i, false);
+    job = reopen(h, job);
+    assert_int_equal(job->tokens, KEPT);
+    coord_changed(h->coord);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(json_array_size(answer_of(h)), KEPT);
+    for (int i = 0; i < KEPT; i++)
+        assert_int_equal(json_integer_value(json_array_get(answer_of(h), (size_t)i)), i);
+    assert_true(json_is_true(json_object_get(json_object_get(h->planned, "so_far"), "again")));
+    run(h, job);
+    token(h, job, 0, true);
+    assert_int_equal(job->tokens, KEPT);
+    token(h, job, KEPT, false);
+    assert_int_equal(job->tokens, KEPT + 1);
+    say(h, job, 0, "job-done", json_object());
+    all_say(h, job, "job-stopped");
+    assert_null(reopen(h, job));
+    assert_closed(h, id, "done", NULL);
 }
 
 static void a_job_that_was_ending_has_ended(void **state)
@@ -310,7 +366,8 @@ int main(void)
         WITH_HEAD(its_nodes_are_waited_for),
         WITH_HEAD(who_was_waited_for_still_is),
         WITH_HEAD(a_step_that_ends_the_daemon_ends_the_job),
-        WITH_HEAD(what_is_to_stop_and_what_does_not_train_is_closed),
+        WITH_HEAD(what_is_to_stop_and_a_conversation_is_closed),
+        WITH_HEAD(a_generation_goes_on_behind_what_the_disk_has),
         WITH_HEAD(a_job_that_was_ending_has_ended),
         WITH_HEAD(queued_jobs_keep_their_order),
         WITH_HEAD(a_queued_job_that_generates_outlives_a_loss),

@@ -129,6 +129,52 @@ static void a_token_takes_few_bytes(void **state)
     token_log_free(log);
 }
 
+static json_t *parts_of(unsigned n)
+{
+    struct ledger_queue room = room_of(1 << 16);
+    struct token_log *log = token_log_new(&room);
+    json_t *parts = json_pack("[{s:i s:i s:[i]}]", "kept", 0, "seed", 9, "ids", 3);
+    say_prompt(log, 0, 9, 3, 1);
+    for (unsigned i = 0; i < n; i++) {
+        say_tokens(log, i, 1);
+        json_t *part = token_log_part(log);
+        assert_int_equal(part != NULL, (i + 1) % TOKEN_LOG_PART == 0);
+        if (part)
+            json_array_append_new(parts, part);
+    }
+    token_log_free(log);
+    return parts;
+}
+
+static size_t restored(const json_t *parts)
+{
+    struct ledger_queue room = room_of(1 << 16);
+    struct token_log *log = token_log_new(&room);
+    const size_t n = token_log_restore(log, parts);
+    json_t *is = token_log_encode(log),
+           *answer = json_object_get(json_array_get(json_object_get(is, "turns"), 0), "answer");
+    assert_int_equal(json_array_size(answer), n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(json_integer_value(json_array_get(answer, i)), i);
+    json_decref(is);
+    token_log_free(log);
+    return n;
+}
+
+/* A disk that is slow or full may lose a part: what follows it is of no use. */
+static void what_is_behind_a_gap_is_left_out(void **state)
+{
+    (void)state;
+    json_t *parts = parts_of(4 * TOKEN_LOG_PART + 7);
+    assert_int_equal(restored(parts), 4 * TOKEN_LOG_PART);
+    json_array_remove(parts, 3);
+    assert_int_equal(restored(parts), 2 * TOKEN_LOG_PART);
+    json_array_remove(parts, 0); /* the prompt */
+    assert_int_equal(restored(parts), 0);
+    json_decref(parts);
+    assert_int_equal(restored(NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_conversation_is_kept_as_far_as_its_caches),
         cmocka_unit_test(without_room_it_is_given_up),
         cmocka_unit_test(a_token_takes_few_bytes),
+        cmocka_unit_test(what_is_behind_a_gap_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
