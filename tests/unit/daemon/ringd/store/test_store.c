@@ -161,6 +161,14 @@ static void everything_survives_a_restart(void **state)
     store_put_event(f->store, 2, "saved", "{\"step\":4}");
     store_put_event(f->store, 2, "saved", "{\"step\":8}");
     store_put_event(f->store, 2, "logged", "{\"step\":8,\"log_bytes\":9}");
+    for (uint64_t job = 2; job <= 4; job++) {
+        store_put_event(f->store, job, "prompt", "{\"ids\":[7]}");
+        store_put_event(f->store, job, "tokens", "{\"n\":1}");
+    }
+    store_put_job(f->store, 4, "failed", "{\"id\":4}", NULL); /* what it generated goes with its end */
+    store_get_events(f->store, 4, NULL, 0, take, f);
+    wait_answer(f, 1);
+    assert_string_equal(f->answer, "[]");
     for (int i = 0; i < 1000; i++)
         store_put_event(f->store, 5, "log", "\"x\"");
     close_store(f);
@@ -170,9 +178,9 @@ static void everything_survives_a_restart(void **state)
         unfinished,
         "[{\"record\":{\"id\":2},\"life\":{\"attempt\":1},\"said\":[[\"step\",\"\",12],[\"valid\",\"b\",7]],"
         "\"last\":{\"step\":12,\"tokens\":8},\"saved\":{\"step\":8},\"logged\":{\"step\":8,\"log_bytes\":9},"
-        "\"tokens\":96},"
+        "\"tokens\":96,\"texts\":[{\"ids\":[7]},{\"n\":1}]},"
         "{\"record\":{\"id\":3},\"life\":null,\"said\":[],\"last\":null,\"saved\":null,\"logged\":null,"
-        "\"tokens\":0}]");
+        "\"tokens\":0,\"texts\":[{\"ids\":[7]},{\"n\":1}]}]");
     free(unfinished);
     /* Job 5 has no record, but its number has been seen. */
     assert_int_equal(store_next_job(f->store), 6);
