@@ -189,6 +189,7 @@ void node_open_api(struct node *n)
                                                   .state_dir = n->state_dir,
                                                   .coord = n->coord,
                                                   .plan_request = n->plan_request,
+                                                  .store = n->store,
                                                   .ledger = n->ledger});
     n->api = api_new(&(struct api_setup){.state_dir = n->state_dir,
                                          .opts = n->opts,

@@ -9,7 +9,7 @@
 
 start_ring
 
-training="--iters 3000 --seq-len 32" # of some milliseconds
+training="--iters 1200 --seq-len 32" # of some milliseconds
 # moved NAME COUNT: so often, each time behind the step that it had made
 moved() {
     grep -c 'stops after its next step' "$work/$1.err" >"$work/moves" || true

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/ringd/api/api_reply.h"
+#include "daemon/ringd/api/job_taken.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/http/http.h"
@@ -352,11 +352,10 @@ static void submit(struct intake_question *q, struct path_look *l, const struct 
         http_fail(q->call, r == -ENOBUFS ? 503 : 413, r == -ENOBUFS ? "busy" : "too-large", "%s", err.text);
     else if (r)
         http_fail(q->call, 400, "bad-request", "%s", err.text);
-    else if (kept)
-        api_reply(q->call, 201,
-                  json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kept_in", kept, "why", l->kept_why.text));
     else
-        api_reply(q->call, 201, json_pack("{s:I}", "id", (json_int_t)id));
+        job_taken_answer(q->in->setup.base, q->in->setup.store, q->call,
+                         json_pack("{s:I s:s* s:s*}", "id", (json_int_t)id, "kept_in", kept, "why",
+                                   kept ? l->kept_why.text : NULL));
     free(kept);
 }
 

@@ -19,6 +19,7 @@ struct ledger;
 struct loan;
 struct mailbox;
 struct plan_requests;
+struct store;
 
 struct intake_setup {
     /* all borrowed */
@@ -27,6 +28,7 @@ struct intake_setup {
     const char *state_dir;
     struct coord *coord;
     struct plan_requests *plan_request;
+    struct store *store;
     struct ledger *ledger; /* may be NULL */
 };
 struct intake *intake_new(const struct intake_setup *setup);
