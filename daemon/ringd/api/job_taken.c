@@ -9,7 +9,7 @@
 #include "daemon/ringd/timer.h"
 
 /* Lives until the store has answered, which may be long after the call was. */
-struct taken {
+struct job_taken {
     struct http_call *call; /* owned until it is answered; NULL: it was */
     json_t *answer;         /* owned, as the call */
     struct timer *late;     /* owned */
@@ -17,7 +17,7 @@ struct taken {
 
 static void answer(void *owner)
 {
-    struct taken *t = owner;
+    struct job_taken *t = owner;
     if (t->call)
         api_reply(t->call, 201, t->answer);
     t->call = NULL;
@@ -25,7 +25,7 @@ static void answer(void *owner)
 
 static void on_kept(void *arg, const char *nothing)
 {
-    struct taken *t = arg;
+    struct job_taken *t = arg;
     (void)nothing;
     answer(t);
     timer_free(t->late);
@@ -34,8 +34,8 @@ static void on_kept(void *arg, const char *nothing)
 
 void job_taken_answer(struct event_base *base, struct store *store, struct http_call *call, json_t *reply)
 {
-    struct taken *t = xcalloc(1, sizeof *t);
-    *t = (struct taken){call, reply, timer_new(base, answer, t)};
+    struct job_taken *t = xcalloc(1, sizeof *t);
+    *t = (struct job_taken){call, reply, timer_new(base, answer, t)};
     timer_set_ms(t->late, JOB_TAKEN_MS);
     store_sync(store, on_kept, t);
 }
