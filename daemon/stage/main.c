@@ -351,12 +351,13 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
-        if (what && !strcmp(what, "turn"))
-            chat_inbox_put(&p->head.inbox, json_incref(json_object_get(msg, "turn")));
+        json_t *turn = what && !strcmp(what, "turn") ? json_incref(json_object_get(msg, "turn")) : NULL;
         if (what && !strcmp(what, "leave"))
             atomic_store(&p->head.leave,
                          json_is_true(json_object_get(msg, "save")) ? HEAD_SAVES_AND_LEAVES : HEAD_LEAVES);
         json_decref(msg);
+        if (turn) /* now it is in one thread's hands alone, as jansson wants it */
+            chat_inbox_put(&p->head.inbox, turn);
     }
     chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone */
     return NULL;
