@@ -82,7 +82,7 @@ $(foreach r,$(rooms),$(eval $(r)_src := $(filter-out %/main.c,$(call room,$(r)))
 main_obj   = $(B)/daemon/$(1)/main.o
 lib        = $(foreach r,$(1),$(B)/lib$(r).a)
 
-.PHONY: all deps deps-system deps-fuzz demo check check-sanitized sanitized-programs threaded-programs test-programs build-fuzz fuzz fuzz-programs fuzz-rotate bench simulate netns arm64 web deb system format lint install clean headers unit
+.PHONY: all deps deps-system deps-fuzz demo check check-sanitized sanitized-programs threaded-programs test-programs build-fuzz fuzz fuzz-programs fuzz-rotate bench simulate netns chaos arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-keys $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package; and what describes the API.
@@ -216,6 +216,10 @@ $(free): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# Jobs of real daemons, SEEDS of them from FROM on, with four blows to each: needs root.
+chaos: JOBS := $(if $(filter command line,$(origin SEEDS)),$(SEEDS),50)
+chaos: all
+	@tests/run chaos $(B) $(JOBS) $(FROM)
 # Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
 arm64:
 	@tests/arm64/run "$(BUILD_DEPS)"

@@ -5,23 +5,10 @@
 # run in which nothing happened, to the byte.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/../lib/endless.sh"
 
-# endless NAME FROM: a trained model whose answers no token ends, with a template for conversations
-endless() {
-    mkdir "$work/$1"
-    for file in "$2"/*.safetensors "$2"/*.json; do
-        ln -s "$(realpath "$file")" "$work/$1/"
-    done
-    for file in config generation_config tokenizer_config; do
-        rm -f "$work/$1/$file.json"
-        [ ! -e "$2/$file.json" ] || jq 'del(.eos_token_id, .eos_token)' "$2/$file.json" >"$work/$1/$file.json"
-    done
-    jq '.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ \" \" if not loop.last }}{% endfor %}"' \
-        "$work/$1/tokenizer_config.json" >"$work/template.json"
-    mv "$work/template.json" "$work/$1/tokenizer_config.json"
-}
-endless llama "$llama"
-endless deepseek "$data/models/deepseek_v3"
+endless "$work/llama" "$llama"
+endless "$work/deepseek" "$data/models/deepseek_v3"
 start_ring
 mkfifo "$work/stream" "$work/lines"
 
