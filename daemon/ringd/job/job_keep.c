@@ -38,10 +38,11 @@ static json_t *nodes_encode(const struct job_nodes *nodes)
 
 static json_t *interruption_encode(const struct interruption *i)
 {
-    return json_pack("{s:s s:I s:I s:o s:b s:I s:i s:i s:I s:s}", "cause", i->cause, "since",
+    return json_pack("{s:s s:I s:I s:o s:b s:I s:I s:i s:i s:I s:s}", "cause", i->cause, "since",
                      (json_int_t)i->since, "until", (json_int_t)i->until, "nodes", nodes_encode(&i->nodes),
-                     "waited", (int)i->is_waited, "refused", (json_int_t)i->refused, "count", (int)i->count,
-                     "in_a_row", (int)i->in_a_row, "step", (json_int_t)i->step, "stage_of", i->stage_of);
+                     "waited", (int)i->is_waited, "refused", (json_int_t)i->refused, "fitted",
+                     (json_int_t)i->fitted, "count", (int)i->count, "in_a_row", (int)i->in_a_row, "step",
+                     (json_int_t)i->step, "stage_of", i->stage_of);
 }
 
 json_t *job_keep_encode(const struct job *job)
@@ -50,11 +51,11 @@ json_t *job_keep_encode(const struct job *job)
         return NULL;
     char machine[MACHINE_SIZE];
     machine_life(machine);
-    json_t *life =
-        json_pack("{s:s s:s s:I s:b s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine,
-                  "attempt", (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "spared",
-                  (int)job->is_spared, "nodes", nodes_encode(job_nodes(job)), "interruption",
-                  job->interruption.count ? interruption_encode(&job->interruption) : NULL);
+    json_t *life = json_pack(
+        "{s:s s:s s:I s:b s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine, "attempt",
+        (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "spared", (int)job->is_spared,
+        "nodes", nodes_encode(job_nodes(job)), "interruption",
+        job->interruption.count || job->interruption.fitted ? interruption_encode(&job->interruption) : NULL);
     if (job->state == JOB_STOPPING)
         json_object_set_new(life, "outcome", json_string(job_phase(job->outcome)->name));
     return life;
@@ -108,6 +109,7 @@ static bool interruption_read(struct interruption *ret, const char *unit, const 
                                  .until = (int64_t)number(o, "until"),
                                  .is_waited = json_is_true(json_object_get(o, "waited")),
                                  .refused = number(o, "refused"),
+                                 .fitted = number(o, "fitted"),
                                  .count = (unsigned)number(o, "count"),
                                  .in_a_row = (unsigned)number(o, "in_a_row"),
                                  .unit = unit,

@@ -163,6 +163,7 @@ static void on_planned(struct job_life *l, size_t rank, const json_t *body)
     job_set_plan(job, plan);
     job_watch_begin(l->watch, job); /* a node without a part in it may leave */
     job->opened = true;
+    job->interruption.fitted = job->offered.n;
     job_mark(job, &job->start.planned, clock_now());
     job_hear_plan(l->setup.log, job);
     life_enter(l, JOB_OPENING);

@@ -83,7 +83,7 @@ void life_look_on(struct job_life *l)
     char obstacle[700], names[300], text[sizeof job->error];
     const size_t missing = interruption_missing(i, l->setup.members, names, sizeof names);
     l->setup.ring(l->setup.owner, &ring, obstacle, sizeof obstacle);
-    if (!*obstacle && (!missing || (i->is_waited && ring.n != i->refused))) {
+    if (!*obstacle && ring.n != i->refused && (!missing || i->is_waited)) {
         go_on(l, &ring);
         return;
     }
@@ -165,12 +165,12 @@ void life_left(struct job_life *l, size_t rank, const json_t *body)
     life_stop(l, job->leaves_for, job->interruption.cause);
 }
 
-/* Fewer nodes than the job had cannot hold it: it waits for the others. */
+/* Fewer nodes than have held the job cannot hold it: it waits for others. */
 bool life_was_too_few(struct job_life *l, const char *cause)
 {
     struct job *job = l->job;
     struct interruption *i = &job->interruption;
-    if (job->state != JOB_PLANNING || !i->count || job->offered.n >= i->nodes.n)
+    if (job->state != JOB_PLANNING || !i->count || job->offered.n >= i->fitted)
         return false;
     i->refused = job->offered.n;
     snprintf(i->cause, sizeof i->cause, "on %zu node%s: %s", i->refused, i->refused == 1 ? "" : "s", cause);

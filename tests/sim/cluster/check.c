@@ -71,6 +71,11 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
 /* Only one attempt of a job makes steps, and only one process makes them. */
 void sim_check_step(const struct spawn *s)
 {
+    const struct sim_job *job = &sim->job[s->job];
+    const struct job *at_head =
+        job->head->is_on && job->id ? coord_find(job->head->node.coord, job->id) : NULL;
+    if (at_head && at_head->state == JOB_PAUSED && s->attempt >= (int64_t)at_head->attempt)
+        sim_wrong("job %zu makes a step while it is paused", s->job);
     for (const struct spawn *o = sim->stages; o; o = o->next)
         if (o != s && o->job == s->job && o->doing >= STAGE_IDLE && o->doing < STAGE_ENDING &&
             o->attempt == s->attempt && o->rank == s->rank)
@@ -106,8 +111,7 @@ bool sim_check_is_over(void)
 static bool may_fail(const struct sim_job *job, const char *error)
 {
     static const char *const reasons[] = {"it is the job itself", "the job was interrupted", "no ring after"};
-    if (job->on_loss == ON_LOSS_STOP ||
-        (job->generates && error && strstr(error, "the daemon ended while the job was unfinished")))
+    if (job->on_loss == ON_LOSS_STOP)
         return true;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (error && strstr(error, reasons[i]))

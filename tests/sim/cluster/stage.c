@@ -216,25 +216,33 @@ int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
 
 /* --- running ---------------------------------------------------------------------------------- */
 
+static bool is_last(uint64_t token)
+{
+    return token >= STAGE_LEAVE;
+}
+
 static void compute(struct spawn *s)
 {
     if (s->doing == STAGE_IDLE && s->in) {
-        const bool ends = s->in == STAGE_END;
         s->doing = STAGE_COMPUTING;
-        sim_at(&s->event, ends ? 10 : sim_between(job_of(s)->step_us / 2, job_of(s)->step_us) / s->ranks);
+        sim_at(&s->event,
+               is_last(s->in) ? 10 : sim_between(job_of(s)->step_us / 2, job_of(s)->step_us) / s->ranks);
     }
 }
 
-static void is_through(struct spawn *s)
+static void is_through(struct spawn *s, uint64_t token)
 {
-    say(s, "done",
-        s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
+    if (token == STAGE_LEAVE)
+        say(s, "left", json_object());
+    else
+        say(s, "done",
+            s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
     exit_soon(s);
 }
 
 static void begin_step(struct spawn *s)
 {
-    s->in = s->step < s->steps ? s->step + 1 : STAGE_END;
+    s->in = s->step == s->steps ? STAGE_END : s->leaves ? STAGE_LEAVE : s->step + 1;
     s->doing = STAGE_IDLE;
     compute(s);
 }
@@ -252,7 +260,8 @@ static void made_step(struct spawn *s, uint64_t step)
                       (double)s->job + 1 / (double)step, "tokens", 8));
     if (s->doing == STAGE_GONE || s->doing == STAGE_ENDING)
         return;
-    if (!s->generates && (step == s->steps || (job->save_every && step % job->save_every == 0))) {
+    const bool is_due = job->save_every && step % job->save_every == 0;
+    if (!s->generates && (step == s->steps || is_due || s->leaves)) {
         s->doing = STAGE_COMMITTING;
         say(s, "commit", json_pack("{s:I}", "number", (json_int_t)step));
     } else {
@@ -282,10 +291,10 @@ static void on_computed(struct spawn *s)
     const uint64_t token = s->in;
     s->in = 0;
     s->doing = STAGE_IDLE;
-    if (s->ranks == 1 && token != STAGE_END)
+    if (s->ranks == 1 && !is_last(token))
         made_step(s, token);
-    else if (s->ranks == 1 || (token == STAGE_END && s->rank == s->ranks - 1))
-        is_through(s);
+    else if (s->ranks == 1 || (is_last(token) && s->rank == s->ranks - 1))
+        is_through(s, token);
     else
         s->out = token;
     pump(s);
@@ -310,8 +319,8 @@ static void on_pass(struct sim_event *event)
     s->out = 0;
     if (next->doing < STAGE_ENDING)
         receive(next, token);
-    if (token == STAGE_END)
-        is_through(s);
+    if (is_last(token))
+        is_through(s, token);
 }
 
 static void run(struct spawn *s)
@@ -384,6 +393,8 @@ int spawn_send_file(struct spawn *s, json_t *message, int fd)
         run(s);
     else if (!strcmp(what, "turn"))
         take_turn(s, message);
+    else if (!strcmp(what, "leave"))
+        s->leaves = true; /* after a step, and a save: there are no copies */
     else if (!strcmp(what, "paths"))
         keep_paths(s, json_object_get(message, "alive"));
     json_decref(message);

@@ -7,7 +7,9 @@
 #include "daemon/common/progress.h"
 #include "tests/sim/cluster/sim.h"
 
-#define STAGE_END UINT64_MAX /* the token that says that the job is through */
+/* Tokens that say that the job is through, or that it leaves after its last step. */
+#define STAGE_END UINT64_MAX
+#define STAGE_LEAVE (UINT64_MAX - 1)
 
 enum stage_doing {
     STAGE_NEW,
@@ -30,7 +32,7 @@ struct spawn {
     const struct spawn_ops *ops;
     void *owner;
     enum stage_doing doing;
-    bool is_killed, generates, has_prompt;
+    bool is_killed, generates, has_prompt, leaves;
     size_t job, rank, ranks;
     uint64_t job_id; /* as its worker has it */
     int64_t attempt;

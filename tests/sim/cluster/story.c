@@ -14,7 +14,7 @@
 #include "daemon/ringd/job/coord.h"
 #include "tests/sim/cluster/stage.h"
 
-enum { JOBS_WITHIN_US = 40 * SIM_S, START_US = 2 * SIM_S };
+enum { JOBS_WITHIN_US = 40 * SIM_S, START_US = 2 * SIM_S, CONTINUE_US = 20 * SIM_S };
 
 /* How thick faults come: some here and there, or many short ones while jobs begin and end. */
 static const struct weather {
@@ -35,11 +35,12 @@ enum fault {
     FAULT_SLOW_DISK,
     FAULT_CALENDAR,
     FAULT_BREAK_LANE,
+    FAULT_DRAIN,
     FAULTS
 };
 static const char *const fault_names[FAULTS] = {"kill daemon", "power",      "kill stage", "stand still",
                                                 "cut cable",   "pull cable", "reset",      "partition",
-                                                "slow disk",   "wall clock", "break lane"};
+                                                "slow disk",   "wall clock", "break lane", "drain"};
 
 /* Something that is done, and perhaps undone. */
 struct act {
@@ -161,6 +162,24 @@ static void break_lane(const struct act *a)
         }
 }
 
+/* As node_drain.c does; "" ends it. A daemon that is started meanwhile takes part again. */
+static void say_drained(const struct act *a, const char *reason)
+{
+    struct sim_node *n = &sim->at[a->which];
+    if (!n->is_on)
+        return;
+    sim->here = n;
+    struct member *self = members_self(n->node.members);
+    snprintf(self->drained, sizeof self->drained, "%s", reason);
+    sim_flood_self(n);
+    node_changed(&n->node);
+}
+
+static void undo_drain(struct act *a)
+{
+    say_drained(a, "");
+}
+
 static void on_undo(struct sim_event *e)
 {
     struct act *a = (struct act *)e;
@@ -190,6 +209,10 @@ static void on_fault(struct sim_event *e)
         sim->at[a->which].wall_us += (int64_t)sim_between(0, 7200) * SIM_S - (int64_t)3600 * SIM_S;
         break;
     case FAULT_BREAK_LANE: break_lane(a); break;
+    case FAULT_DRAIN:
+        say_drained(a, "a new disk");
+        a->undo = undo_drain;
+        break;
     case FAULTS: break;
     }
     if (a->undo) {
@@ -257,6 +280,33 @@ static void on_cancel(struct sim_event *e)
     job->is_cancelled = job->is_cancelled || !r;
 }
 
+static bool is_at_hand(const struct sim_job *job)
+{
+    return job->id && job->head->is_on && !sim_is_still(job->head);
+}
+
+static void on_pause(struct sim_event *e)
+{
+    const struct sim_job *job = &sim->job[((struct act *)e)->what];
+    if (!is_at_hand(job))
+        return;
+    sim->here = job->head;
+    const int r = coord_pause(job->head->node.coord, job->id);
+    sim_trace("-- job %llu is paused: %d", (unsigned long long)job->id, r);
+}
+
+/* Sooner or later, each time it is found paused. */
+static void on_continue(struct sim_event *e)
+{
+    const struct sim_job *job = &sim->job[((struct act *)e)->what];
+    sim_at(e, CONTINUE_US);
+    if (!is_at_hand(job))
+        return;
+    sim->here = job->head;
+    if (!coord_continue(job->head->node.coord, job->id))
+        sim_trace("-- job %llu is continued", (unsigned long long)job->id);
+}
+
 static void draw_job(struct acts *all, size_t i)
 {
     struct sim_job *job = &sim->job[i];
@@ -273,8 +323,14 @@ static void draw_job(struct acts *all, size_t i)
                             .step_us = sim_span(10 * SIM_MS, 5 * SIM_S),
                             .on_loss = (int)sim_random(8)};
     job->on_loss = job->on_loss > ON_LOSS_STOP ? ON_LOSS_SHRINK : job->on_loss;
+    const uint64_t from = a->event.at_us;
     if (sim_chance(15))
-        act_new(all, sim_between(a->event.at_us, a->event.at_us + 40 * SIM_S), on_cancel)->what = i;
+        act_new(all, sim_between(from, from + 40 * SIM_S), on_cancel)->what = i;
+    if (sim_chance(25)) {
+        const uint64_t at = sim_between(from, from + 40 * SIM_S);
+        act_new(all, at, on_pause)->what = i;
+        act_new(all, at + sim_span(SIM_S, 60 * SIM_S), on_continue)->what = i;
+    }
 }
 
 /* --- the network ------------------------------------------------------------------------------ */

@@ -44,8 +44,12 @@ void interruption_end(struct interruption *i)
 void interruption_plan(struct interruption *i, const struct job_nodes *nodes, uint64_t step,
                        const char *cause)
 {
-    *i = (struct interruption){
-        .nodes = *nodes, .count = i->count + 1, .unit = "step", .step = step, .since = time(NULL)};
+    *i = (struct interruption){.nodes = *nodes,
+                               .fitted = i->fitted,
+                               .count = i->count + 1,
+                               .unit = "step",
+                               .step = step,
+                               .since = time(NULL)};
     snprintf(i->cause, sizeof i->cause, "%s", cause);
 }
 
@@ -97,6 +101,8 @@ void interruption_describe(const struct interruption *i, const char *names, cons
         snprintf(end, size, "it waits for %s until %s, then goes on without", names, until);
     else if (*names && (!i->is_waited || i->refused))
         snprintf(end, size, "it waits for %s", names);
+    else if (!*obstacle)
+        snprintf(end, size, "it waits for more nodes");
     else
         snprintf(end, size, "it waits for a ring: %s", obstacle);
 }

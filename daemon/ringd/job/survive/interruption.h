@@ -20,6 +20,7 @@ struct interruption {
     bool is_waited;         /* `until` has passed: it may go on with fewer */
     size_t refused;         /* so many nodes cannot hold it, as planning said; 0: none tried */
     /* Of all interruptions so far. */
+    size_t fitted;            /* so many nodes were planned for last, and can hold it; 0: none yet */
     unsigned count, in_a_row; /* in_a_row: without a step between */
     const char *unit;         /* static: "step", "token" or "row" */
     uint64_t step;            /* of the latest, */

@@ -194,11 +194,15 @@ static inline const struct job *submit(struct head *h)
 /* As messages.c does: of another node only what is answered. */
 static inline void receive(struct head *h, const uint8_t from[16], const json_t *body)
 {
-    static const enum message_kind kinds[JOB_WORDS] = {
-        [JOB_WORD_PLANNED] = MESSAGE_JOB_PLANNED,     [JOB_WORD_READY] = MESSAGE_JOB_READY,
-        [JOB_WORD_CONNECTED] = MESSAGE_JOB_CONNECTED, [JOB_WORD_EVENT] = MESSAGE_JOB_EVENT,
-        [JOB_WORD_RELAYED] = MESSAGE_JOB_RELAYED,     [JOB_WORD_FAILED] = MESSAGE_JOB_FAILED,
-        [JOB_WORD_DONE] = MESSAGE_JOB_DONE,           [JOB_WORD_STOPPED] = MESSAGE_JOB_STOPPED};
+    static const enum message_kind kinds[JOB_WORDS] = {[JOB_WORD_PLANNED] = MESSAGE_JOB_PLANNED,
+                                                       [JOB_WORD_READY] = MESSAGE_JOB_READY,
+                                                       [JOB_WORD_CONNECTED] = MESSAGE_JOB_CONNECTED,
+                                                       [JOB_WORD_EVENT] = MESSAGE_JOB_EVENT,
+                                                       [JOB_WORD_RELAYED] = MESSAGE_JOB_RELAYED,
+                                                       [JOB_WORD_FAILED] = MESSAGE_JOB_FAILED,
+                                                       [JOB_WORD_DONE] = MESSAGE_JOB_DONE,
+                                                       [JOB_WORD_STOPPED] = MESSAGE_JOB_STOPPED,
+                                                       [JOB_WORD_LEFT] = MESSAGE_JOB_LEFT};
     enum message_kind kind;
     struct err err;
     if (message_check(&kind, body, &err))

@@ -244,6 +244,62 @@ static void nodes_that_are_too_few_wait_for_the_others(void **state)
     assert_int_equal(job->state, JOB_PLANNING);
 }
 
+static void say_drained(struct head *h, const char *reason)
+{
+    struct member other = make(1, 1, ++h->seq);
+    link_to(&other, 0);
+    snprintf(other.drained, sizeof other.drained, "%s", reason);
+    assert_int_equal(learn(h->members, &other, h->seq), 1);
+    coord_changed(h->coord);
+}
+
+/* One of them is drained: nobody waits for it by name, and the others cannot hold the job. */
+static void nodes_that_are_too_few_are_tried_once(void **state)
+{
+    struct head *h = *state;
+    char text[768];
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    h->plan_nodes = 1;
+    say_drained(h, "a new disk");
+    assert_int_equal(told(h, 0, "job-leave"), 1);
+    all_say(h, job, "job-left");
+    all_say(h, job, "job-stopped");
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(h->plans, 2);
+    say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n0 cannot hold its share"));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    assert_int_equal(h->plans, 2);
+    job_waits_for(job, text, sizeof text);
+    assert_non_null(strstr(text, "on 1 node: node n0 cannot hold its share; it waits for more nodes"));
+    h->plan_nodes = RANKS;
+    say_drained(h, "");
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(h->plans, 3);
+}
+
+/* It lost a node while too few of them were planned for, and the same few cannot hold it again. */
+static void a_job_that_once_fitted_waits(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 0);
+    h->plan_nodes = 1;
+    lose_node(h, job);
+    wait_for(h, job, JOB_PLANNING);
+    say(h, job, 0, "job-failed", json_pack("{s:s s:b}", "cause", "the stage process was killed", "lost", 1));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_PLANNING);
+    say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n0 cannot hold its share"));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    h->plan_nodes = RANKS;
+    find_node(h);
+    assert_int_equal(job->state, JOB_PLANNING);
+}
+
 /* What was on its way from the attempt before is of no stage that there is now. */
 static void words_of_the_attempt_before_count_no_more(void **state)
 {
@@ -290,6 +346,8 @@ int main(void)
         WITH_HEAD(a_lost_node_is_waited_for),
         WITH_HEAD(without_it_the_job_goes_on_after_a_while),
         WITH_HEAD(nodes_that_are_too_few_wait_for_the_others),
+        WITH_HEAD(nodes_that_are_too_few_are_tried_once),
+        WITH_HEAD(a_job_that_once_fitted_waits),
         WITH_HEAD(words_of_the_attempt_before_count_no_more),
         WITH_HEAD(an_interrupted_job_can_be_cancelled),
     };
