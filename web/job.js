@@ -4,7 +4,7 @@
 import { Chart, smoothed } from './charts.js';
 import { h, show } from './dom.js';
 import { gantt } from './gantt.js';
-import { eta, isOver, modelName, pace, pauseButton, progress, stateMark, tone } from './jobs.js';
+import { eta, isOver, modelName, pace, pauseButton, progress, stateMark, tone, trouble } from './jobs.js';
 import { detail, state, watch } from './live.js';
 import { layersText } from './ring.js';
 import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
@@ -86,7 +86,7 @@ function head(job, d) {
     return h('div', { class: 'panel head' },
         h('div', { class: 'row spread' }, h('h1', null, `Job ${job.name} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
             !isOver(job) && h('div', { class: 'row controls' }, pauseButton(job), h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.name }, 'Cancel this job'))),
-        job.error && h('p', { class: `notice ${tone(job)}`, role: job.state === 'failed' ? 'alert' : null }, job.error),
+        trouble(job) && h('p', { class: `notice ${tone(job)}`, role: job.state === 'failed' ? 'alert' : null }, trouble(job)),
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),

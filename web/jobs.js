@@ -12,6 +12,9 @@ export const isOver = job => ['done', 'failed', 'cancelled'].includes(job.state)
 /** No stage works for it now. job.error says since when, why, and what it waits for. */
 export const isHalted = job => ['interrupted', 'paused'].includes(job.state);
 
+/** What a person should know of it, in red or grey: why it failed or waits, or that its disk is full. */
+export const trouble = job => job.error || (job.unsaved && !isOver(job) ? `not saved: ${job.unsaved}` : '');
+
 /** Seconds per step of late, from the last steps; null before there is one. */
 export function pace(steps) {
     const last = steps.slice(-RECENT).map(s => s.step_seconds).filter(Number.isFinite).sort((a, b) => a - b);
@@ -36,7 +39,7 @@ export function stateMark(job) {
 
 /** The colour of the sentence that says why a job is in its state. */
 export function tone(job) {
-    return { failed: 'bad', interrupted: 'warn' }[job.state] || '';
+    return { failed: 'bad', interrupted: 'warn' }[job.state] || (job.unsaved && !isOver(job) ? 'warn' : '');
 }
 
 /** A job that trains can be paused, and goes on when its user says so. */
@@ -78,7 +81,7 @@ export function current() {
     const left = eta(job, d.steps);
     return h('a', { class: 'now', href: `#/job/${encodeURIComponent(id)}`, 'data-key': `now${id}` },
         h('h3', null, `Job ${id} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
-        isHalted(job) && job.error && h('p', { class: `why ${tone(job)}` }, job.error),
+        (isHalted(job) || job.unsaved) && trouble(job) && h('p', { class: `why ${tone(job)}` }, trouble(job)),
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', `${job.step || 0}`, job.steps ? `of ${job.steps}` : ''),
@@ -108,7 +111,7 @@ function row(job) {
         h('span', { class: 'steps n' }, job.steps ? `${job.step} / ${job.steps}` : ''),
         h('span', { class: 'loss n' }, Number.isFinite(job.loss) && job.loss !== null ? `loss ${number(job.loss)}` : ''),
         h('span', { class: 'when faint' }, when(job)),
-        job.error && h('span', { class: `why ${tone(job)}` }, job.error)));
+        trouble(job) && h('span', { class: `why ${tone(job)}` }, trouble(job))));
 }
 
 export function jobList() {

@@ -119,9 +119,16 @@ static void draw_nodes(const struct canvas *c, const json_t *nodes)
     put(c, PAINT_NONE, "");
 }
 
+/* Why it failed or waits, or that its disk has no room for what it saves. */
+static void trouble_of(const json_t *job, char *text, size_t size)
+{
+    const char *error = field_text(job, "error", ""), *unsaved = field_text(job, "unsaved", "");
+    snprintf(text, size, "%s%s", *error ? error : *unsaved ? "not saved: " : "", *error ? "" : unsaved);
+}
+
 static void add_job(struct table *t, const json_t *job)
 {
-    char bar[PROGRESS_COLUMNS + 3], progress[80] = "-", speed[32] = "-", left[32] = "-";
+    char bar[PROGRESS_COLUMNS + 3], progress[80] = "-", speed[32] = "-", left[32] = "-", trouble[1024];
     double step = field_number(job, "step"), steps = field_number(job, "steps");
     const json_t *last = json_object_get(job, "last");
     if (steps > 0) {
@@ -133,14 +140,15 @@ static void add_job(struct table *t, const json_t *job)
     if (field_number(last, "step_seconds") > 0)
         snprintf(left, sizeof left, "%s",
                  print_duration((steps - step) * field_number(last, "step_seconds")).text);
+    trouble_of(job, trouble, sizeof trouble);
     table_add(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", field_text(job, "name", "?"), field_text(job, "type", "?"),
               field_text(job, "state", "?"), progress, print_number(json_object_get(job, "loss"), "-").text,
-              speed, left, field_text(job, "error", ""));
+              speed, left, trouble);
 }
 
 static void draw(const struct canvas *c, const json_t *world)
 {
-    struct table *t = table_new("JOB\tTYPE\tSTATE\tPROGRESS\tLOSS\tTOKENS/S\tLEFT\tERROR");
+    struct table *t = table_new("JOB\tTYPE\tSTATE\tPROGRESS\tLOSS\tTOKENS/S\tLEFT\tTROUBLE");
     size_t i;
     json_t *job;
     draw_head(c, json_object_get(world, "status"));

@@ -91,6 +91,8 @@ await_line "$work/later.err" 'step 5 is not saved: .* needs [0-9]+ bytes, but it
 await_line "$work/later.log" '"step":40,' 30
 id=$(on 1 --json jobs | jq 'last(.jobs[] | select(.state == "running")).id')
 holds "the job" "$(on 1 job "$id" >"$work/job" && echo "$work/job")" '^not saved: .* needs [0-9]+ bytes'
+on 1 top >"$work/top"
+holds "top" "$work/top" "^$id .* not saved: .* needs [0-9]+ bytes"
 holds "the journal" "$(log_of 1)" "step 5 is not saved"
 mount -o remount,size=4m "$work/small"
 await_line "$work/later.err" 'step [0-9]+ is saved: saving works again' 30
