@@ -253,6 +253,14 @@ static void say_drained(struct head *h, const char *reason)
     coord_changed(h->coord);
 }
 
+/* Of rank 0 when it has stopped after that step, as it was asked to. */
+static void leave(struct head *h, const struct job *job)
+{
+    assert_int_equal(told(h, 0, "job-leave"), 1);
+    all_say(h, job, "job-left");
+    all_say(h, job, "job-stopped");
+}
+
 /* One of them is drained: nobody waits for it by name, and the others cannot hold the job. */
 static void nodes_that_are_too_few_are_tried_once(void **state)
 {
@@ -263,9 +271,7 @@ static void nodes_that_are_too_few_are_tried_once(void **state)
     step(h, job, 1);
     h->plan_nodes = 1;
     say_drained(h, "a new disk");
-    assert_int_equal(told(h, 0, "job-leave"), 1);
-    all_say(h, job, "job-left");
-    all_say(h, job, "job-stopped");
+    leave(h, job);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
     say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n0 cannot hold its share"));
@@ -278,6 +284,49 @@ static void nodes_that_are_too_few_are_tried_once(void **state)
     say_drained(h, "");
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 3);
+}
+
+/* It stops after a step, lets others begin, and goes on behind that step when its user says so. */
+static void a_paused_job_goes_on_when_it_is_continued(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "stop", 60), *next = submit(h);
+    step(h, job, 1);
+    assert_int_equal(coord_continue(h->coord, job->id), -EALREADY);
+    assert_int_equal(coord_pause(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_RUNNING);
+    step(h, job, 2);
+    saved(h, job, 2);
+    leave(h, job);
+    assert_int_equal(job->state, JOB_PAUSED);
+    assert_non_null(strstr(job->error, "paused after step 2"));
+    assert_int_equal(coord_pause(h->coord, job->id), -EALREADY);
+    assert_int_equal(next->state, JOB_PLANNING);
+    assert_int_equal(coord_continue(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_int_equal(coord_cancel(h->coord, next->id), 0);
+    say(h, next, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+}
+
+/* One that waits leaves the queue at once; only a job that trains can be paused. */
+static void a_queued_job_is_paused_at_once(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *first = job_in(h, JOB_RUNNING);
+    const struct job *job = submit_spec(
+        h, JOB_TRAIN,
+        json_pack("{s:s s:s s:s s:i}", "model", "/m", "data", "/d", "adapter_out", "/out", "iters", 5));
+    assert_int_equal(coord_pause(h->coord, first->id), -EINVAL);
+    assert_int_equal(coord_pause(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_PAUSED);
+    assert_int_equal(coord_pause(h->coord, 99), -ENOENT);
+    assert_int_equal(coord_cancel(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_CANCELLED);
+    assert_int_equal(coord_continue(h->coord, job->id), -EALREADY);
 }
 
 /* It lost a node while too few of them were planned for, and the same few cannot hold it again. */
@@ -348,6 +397,8 @@ int main(void)
         WITH_HEAD(nodes_that_are_too_few_wait_for_the_others),
         WITH_HEAD(nodes_that_are_too_few_are_tried_once),
         WITH_HEAD(a_job_that_once_fitted_waits),
+        WITH_HEAD(a_paused_job_goes_on_when_it_is_continued),
+        WITH_HEAD(a_queued_job_is_paused_at_once),
         WITH_HEAD(words_of_the_attempt_before_count_no_more),
         WITH_HEAD(an_interrupted_job_can_be_cancelled),
     };
