@@ -165,8 +165,7 @@ int store_db_shrink(sqlite3 *db)
         "WHERE level = 0);"
         "DELETE FROM points WHERE level = 1 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
         "WHERE level = 1);"
-        "DELETE FROM jobs WHERE state NOT IN ('queued','planned','running','interrupted') AND id < (SELECT "
-        "max(id) FROM "
-        "jobs) - 10000",
+        "DELETE FROM jobs WHERE state IN ('done','failed','cancelled') AND id < (SELECT max(id) FROM jobs) - "
+        "10000",
         NULL, NULL, NULL);
 }

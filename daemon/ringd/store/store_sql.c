@@ -76,7 +76,7 @@ static const char *const statement_text[SQL_COUNT] = {
          "(SELECT json FROM "
          "events WHERE job=j.id AND kind IN ('prompt','tokens') ORDER BY id)))) FROM jobs j LEFT JOIN lives "
          "l ON l.job=j.id WHERE "
-         "j.state IN ('queued','planned','running','interrupted') ORDER BY j.id"),
+         "j.state NOT IN ('done','failed','cancelled') ORDER BY j.id"),
 };
 
 /* How fine, and how long it is kept. */

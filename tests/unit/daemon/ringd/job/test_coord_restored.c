@@ -211,6 +211,26 @@ static void a_generation_goes_on_behind_what_the_disk_has(void **state)
     assert_closed(h, id, "done", NULL);
 }
 
+static void a_paused_job_stays_paused(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    saved(h, job, 1);
+    assert_int_equal(coord_pause(h->coord, job->id), 0);
+    all_say(h, job, "job-left");
+    all_say(h, job, "job-stopped");
+    job = reopen(h, job);
+    assert_non_null(job);
+    assert_int_equal(job->state, JOB_PAUSED);
+    coord_changed(h->coord);
+    assert_int_equal(job->state, JOB_PAUSED);
+    assert_int_equal(coord_continue(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+}
+
 static void a_job_that_was_ending_has_ended(void **state)
 {
     struct head *h = *state;
@@ -368,6 +388,7 @@ int main(void)
         WITH_HEAD(a_step_that_ends_the_daemon_ends_the_job),
         WITH_HEAD(what_is_to_stop_and_a_conversation_is_closed),
         WITH_HEAD(a_generation_goes_on_behind_what_the_disk_has),
+        WITH_HEAD(a_paused_job_stays_paused),
         WITH_HEAD(a_job_that_was_ending_has_ended),
         WITH_HEAD(queued_jobs_keep_their_order),
         WITH_HEAD(a_queued_job_that_generates_outlives_a_loss),
