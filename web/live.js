@@ -109,10 +109,10 @@ export function jobPath(name, part = '') {
     return `v1/jobs/${encodeURIComponent(name)}${part && `/${part}`}`;
 }
 
-/** What runs, of this node first; undefined: nothing. */
+/** What runs, of this node first, else what is paused; undefined: nothing. */
 export function running() {
-    const jobs = state.status?.jobs, own = jobs?.running?.[0];
-    return own === undefined ? jobs?.elsewhere?.running?.[0] : String(own);
+    const jobs = state.status?.jobs, first = kind => jobs?.[kind]?.[0] ?? jobs?.elsewhere?.[kind]?.[0], id = first('running') ?? first('paused');
+    return id === undefined ? undefined : String(id);
 }
 
 export function detail(id) {

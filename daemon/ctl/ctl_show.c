@@ -12,13 +12,15 @@
 /* --- status --- */
 
 /* The jobs of this node by their numbers, then those of other heads by their names. */
-static void print_jobs_in_hand(const char *what, const json_t *jobs, const char *key)
+static void print_jobs_in_hand(const char *what, const json_t *jobs, const char *key, bool if_any)
 {
     const json_t *numbers = json_object_get(jobs, key),
                  *names = json_object_get(json_object_get(jobs, "elsewhere"), key);
     const size_t n = json_array_size(numbers) + json_array_size(names);
     size_t i;
     json_t *job;
+    if (if_any && !n)
+        return;
     printf("%s%zu%s", what, n, n ? " (" : "");
     json_array_foreach (numbers, i, job)
         printf("%s%" JSON_INTEGER_FORMAT, i ? ", " : "", json_integer_value(job));
@@ -40,8 +42,9 @@ static void print_status(const json_t *s)
            field_text(node, "kernels", "?"), print_bytes(field_number(node, "memory_available")).text,
            print_bytes(field_number(node, "memory_total")).text);
     printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
-    print_jobs_in_hand("jobs   running ", jobs, "running");
-    print_jobs_in_hand(", waiting ", jobs, "queued");
+    print_jobs_in_hand("jobs   running ", jobs, "running", false);
+    print_jobs_in_hand(", waiting ", jobs, "queued", false);
+    print_jobs_in_hand(", paused ", jobs, "paused", true);
     putchar('\n');
     json_array_foreach (trouble, i, sentence)
         print_trouble(stdout, "TROUBLE", json_string_value(sentence));

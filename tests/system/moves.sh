@@ -55,5 +55,7 @@ await_line "$work/paused.err" 'paused after step' 30
 on 1 generate --model "$llama" --max-tokens 2 Hello >"$work/out" || fail "generate: $(cat "$work/out")"
 on 1 jobs >"$work/out"
 holds "the jobs" "$work/out" "^$id .*paused"
+on 1 status >"$work/out"
+holds "the status" "$work/out" "^jobs +running 0, waiting 0, paused 1 \($id\)\$"
 on 1 continue "$id" >"$work/out" || fail "continue: $(cat "$work/out")"
 done_as_undisturbed paused

@@ -33,12 +33,14 @@ struct api_status {
 
 static json_t *jobs_in_hand(struct api *api)
 {
-    json_t *running = json_array(), *queued = json_array();
+    json_t *running = json_array(), *queued = json_array(), *paused = json_array();
     for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         if (!job_state_ended(job->state))
-            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
-                                  json_integer((json_int_t)job->id));
-    return json_pack("{s:o s:o s:o}", "running", running, "queued", queued, "elsewhere",
+            json_array_insert_new(job->state == JOB_QUEUED   ? queued
+                                  : job->state == JOB_PAUSED ? paused
+                                                             : running,
+                                  0, json_integer((json_int_t)job->id));
+    return json_pack("{s:o s:o s:o s:o}", "running", running, "queued", queued, "paused", paused, "elsewhere",
                      elsewhere_in_hand(api->setup.elsewhere));
 }
 

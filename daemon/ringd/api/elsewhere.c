@@ -81,7 +81,7 @@ void elsewhere_add_remembered(struct elsewhere *e, json_t *list)
 
 json_t *elsewhere_in_hand(struct elsewhere *e)
 {
-    json_t *running = json_array(), *queued = json_array(), *row;
+    json_t *running = json_array(), *queued = json_array(), *paused = json_array(), *row;
     const struct member *head;
     size_t k;
     for (size_t i = 0; e && i < members_count(e->setup.members); i++) {
@@ -92,12 +92,14 @@ json_t *elsewhere_in_hand(struct elsewhere *e)
             if (!is_up || job_row_ended(row))
                 continue;
             json_t *dressed = dress(head, is_up, row);
-            json_array_insert(strcmp(state, "queued") ? running : queued, 0,
-                              json_object_get(dressed, "name"));
+            json_array_insert(!strcmp(state, "queued")   ? queued
+                              : !strcmp(state, "paused") ? paused
+                                                         : running,
+                              0, json_object_get(dressed, "name"));
             json_decref(dressed);
         }
     }
-    return json_pack("{s:o s:o}", "running", running, "queued", queued);
+    return json_pack("{s:o s:o s:o}", "running", running, "queued", queued, "paused", paused);
 }
 
 void elsewhere_namesakes(struct elsewhere *e, uint64_t job, char *ret, size_t size)

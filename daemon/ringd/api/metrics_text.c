@@ -78,17 +78,21 @@ static void write_node(FILE *to, const struct metrics_sources *n)
 static void write_jobs(FILE *to, const struct metrics_sources *n)
 {
     const struct metrics_counts *m = metrics_counts(n->metrics);
-    size_t queued = 0, running = 0;
+    size_t queued = 0, running = 0, paused = 0;
     const struct job *active = NULL;
     for (const struct job *job = coord_first(n->coord); job; job = job->next) {
         queued += job->state == JOB_QUEUED;
-        if (job->state == JOB_QUEUED || job_state_ended(job->state))
+        paused += job->state == JOB_PAUSED;
+        if (job->state == JOB_QUEUED || job->state == JOB_PAUSED || job_state_ended(job->state))
             continue;
         running++;
         active = job;
     }
     describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
-    fprintf(to, "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n", queued, running);
+    fprintf(to,
+            "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n"
+            "ringd_jobs{state=\"paused\"} %zu\n",
+            queued, running, paused);
     describe(to, "jobs_ended_total", "counter", "Jobs submitted here that have ended since the start.");
     for (size_t i = 0; i < METRICS_END_STATES; i++)
         fprintf(to, "ringd_jobs_ended_total{state=\"%s\"} %llu\n", end_states[i],
