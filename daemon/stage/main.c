@@ -351,12 +351,14 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
-        json_t *turn = what && !strcmp(what, "turn") ? json_incref(json_object_get(msg, "turn")) : NULL;
+        const bool is_turn = what && !strcmp(what, "turn");
+        json_t *turn =
+            is_turn ? json_incref(json_object_get(msg, "turn")) : NULL; /* NULL: the last was said */
         if (what && !strcmp(what, "leave"))
             atomic_store(&p->head.leave,
                          json_is_true(json_object_get(msg, "save")) ? HEAD_SAVES_AND_LEAVES : HEAD_LEAVES);
         json_decref(msg);
-        if (turn) /* now it is in one thread's hands alone, as jansson wants it */
+        if (is_turn) /* now it is in one thread's hands alone, as jansson wants it */
             chat_inbox_put(&p->head.inbox, turn);
     }
     chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone */
