@@ -157,7 +157,7 @@ struct answer {
     bool silent; /* --json */
     char *text;  /* owned: what has been shown */
     size_t n;
-    bool is_broken; /* events were lost: the end prints the whole */
+    bool is_broken; /* events were lost: the end prints the rest */
 };
 
 static void on_answer_event(void *owner, const char *type, const json_t *data)
@@ -181,11 +181,12 @@ static void on_answer_event(void *owner, const char *type, const json_t *data)
     }
 }
 
-/* The rest of the answer, or all of it where the stream had a gap; a->text is the whole then. */
+/* The rest of the answer, or all of it where what was shown is no part of it; a->text is the whole
+ * then. */
 static void complete(struct answer *a, const json_t *result)
 {
     const char *text = field_text(result, "text", a->text);
-    bool is_rest = !a->is_broken && strlen(text) >= a->n && !memcmp(text, a->text, a->n);
+    bool is_rest = strlen(text) >= a->n && !memcmp(text, a->text, a->n);
     if (!a->silent)
         printf("%s%s\n", is_rest ? "" : "\n", is_rest ? text + a->n : text);
     fflush(stdout);

@@ -93,7 +93,7 @@ struct stream_view {
     char printed[1 << 16];
     size_t n_printed;
     json_int_t heard; /* tokens: a daemon that is started again says all of them again */
-    bool is_broken;   /* events were lost, or it is more than fits: the end prints the whole */
+    bool is_broken;   /* events were lost, or it is more than fits: the end prints the rest */
 };
 
 /* A conversation's tokens have no number: it ends with its daemon. */
@@ -117,23 +117,23 @@ static void on_generate_event(void *owner, const char *type, const json_t *data)
     } else if (!strcmp(type, "resync")) {
         v->is_broken = true;
     } else if (!strcmp(type, "token") && !v->silent && !v->is_broken && is_next(v, data)) {
-        fputs(text, stdout);
-        fflush(stdout);
-        meter_wrote(&v->meter, text);
         if (n > sizeof v->printed - v->n_printed) {
             v->is_broken = true;
             return;
         }
+        fputs(text, stdout);
+        fflush(stdout);
+        meter_wrote(&v->meter, text);
         memcpy(v->printed + v->n_printed, text, n);
         v->n_printed += n;
     }
 }
 
-/* The rest of the answer, or all of it where the stream had a gap. */
+/* The rest of the answer, or all of it where what was printed is no part of it. */
 static void print_rest(const struct stream_view *v, const json_t *result)
 {
     const char *text = field_text(result, "text", "");
-    if (!v->is_broken && strlen(text) >= v->n_printed && !memcmp(text, v->printed, v->n_printed))
+    if (strlen(text) >= v->n_printed && !memcmp(text, v->printed, v->n_printed))
         puts(text + v->n_printed);
     else
         printf("\n%s\n", text);

@@ -122,10 +122,45 @@ static uint64_t said_by_all(const struct job *job)
     return least;
 }
 
+static uint64_t whole(const json_t *o, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+/* Of one adapter: [{"step", "so_far"}, …], each in force until the next. The last step for which its
+ * decisions are known, and the best adapter of which is on the disk. */
+static uint64_t decided(const struct job *job, const json_t *list)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i), *next = json_array_get(list, i + 1);
+        if (whole(json_object_get(entry, "so_far"), "best_step") <= job->saved_step)
+            most = next ? whole(next, "step") - 1 : UINT64_MAX;
+    }
+    return most;
+}
+
+/* Behind which step the job may go on from memory. What was decided on the way, of steps left out
+ * and of the best adapter, is in no copy. */
+static uint64_t decided_by_all(const struct job *job)
+{
+    const json_t *lists = json_object_get(job->said, "so-far"), *list;
+    if (!job->asked.early_stop && job->asked.on_nan != ON_NAN_SKIP)
+        return UINT64_MAX;
+    uint64_t least = json_object_size(lists) == job->plan->shared.nmore + 1 ? UINT64_MAX : 0;
+    const char *adapter;
+    json_object_foreach ((json_t *)lists, adapter, list) {
+        const uint64_t n = decided(job, list);
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
 void job_choose_copies(struct job *job)
 {
+    const uint64_t said = said_by_all(job), known = decided_by_all(job);
     json_decref(job->restore);
-    job->restore = copies_choose(job->copies, &job->plan->shared, said_by_all(job));
+    job->restore = copies_choose(job->copies, &job->plan->shared, said < known ? said : known);
     if ((uint64_t)json_integer_value(json_object_get(job->restore, "step")) > job->log_lost)
         return;
     json_decref(job->restore);

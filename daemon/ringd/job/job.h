@@ -111,7 +111,8 @@ void job_said(struct job *job, const char *kind, const char *adapter, uint64_t s
 /* The event "logged", which may be NULL: so much of --log is on the disk. */
 void job_logged(struct job *job, const json_t *event);
 /* job->restore: the newest copies that its ranks have, but none of a step that one of its adapters
- * has not said, nor of one whose line in --log went with the machine. It has a plan. */
+ * has not said, whose line in --log went with the machine, or that has a best adapter which is not
+ * on the disk. It has a plan. */
 void job_choose_copies(struct job *job);
 /* Back to what it was when it left the queue, for another try: what it has trained, saved and said
  * counts on. */

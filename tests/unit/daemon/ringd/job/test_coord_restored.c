@@ -376,6 +376,50 @@ static void no_copy_stands_for_lines_that_are_lost(void **state)
     assert_null(lost->restore);
 }
 
+static void so_far(struct head *h, const struct job *job, unsigned number, unsigned best)
+{
+    say(h, job, 0, "job-event",
+        json_pack("{s:{s:s s:i s:{s:f s:i}}}", "event", "ev", "so-far", "step", number, "so_far", "best", 1.0,
+                  "best_step", best));
+}
+
+/* The best adapter of a job that ends early is written beside the next steps. A copy of a later
+ * step does not have it, nor what was decided before the head's daemon was started again. */
+static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
+{
+    struct head *h = *state;
+    for (unsigned saves = 0; saves <= 1; saves++) {
+        open_coord(h, 0, JOB_QUEUED);
+        json_t *spec = json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", "/d", "adapter_out",
+                                 "/out", "iters", 5, "valid", "/v", "eval_every", 1, "early_stop", 3);
+        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+        run(h, job);
+        so_far(h, job, 0, 0);
+        step(h, job, 1);
+        so_far(h, job, 1, 1);
+        if (saves)
+            saved(h, job, 1);
+        step(h, job, 2);
+        for (unsigned restarts = 0; restarts <= 1; restarts++) {
+            if (restarts) {
+                job = reopen(h, job);
+                coord_changed(h->coord);
+            } else {
+                say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "killed", "lost", 1));
+                all_say(h, job, "job-stopped");
+            }
+            say_planned(h, job);
+            say_ready_with_copies(h, job);
+            assert_int_equal(json_integer_value(json_object_get(job->restore, "step")),
+                             saves && !restarts ? 2 : 0);
+        }
+        assert_int_equal(coord_cancel(h->coord, job->id), 0);
+        all_say(h, job, "job-stopped");
+        coord_free(h->coord);
+    }
+    h->coord = NULL;
+}
+
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -395,6 +439,7 @@ int main(void)
         WITH_HEAD(a_record_that_cannot_be_read_is_closed),
         WITH_HEAD(copies_are_of_steps_that_were_said),
         WITH_HEAD(no_copy_stands_for_lines_that_are_lost),
+        WITH_HEAD(no_copy_stands_for_a_best_adapter_that_is_lost),
         WITH_HEAD(what_was_said_is_on_the_disk_before_a_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
