@@ -127,8 +127,8 @@ static uint64_t whole(const json_t *o, const char *key)
     return (uint64_t)json_integer_value(json_object_get(o, key));
 }
 
-/* Of one adapter: [{"step", "so_far"}, …], each in force until the next. The last step for which its
- * decisions are known, and the best adapter of which is on the disk. */
+/* Of one adapter: [{"step", "so_far"}, …], each in force until the next. The last step for which
+ * its decisions are known, and the best adapter of which is on the disk. */
 static uint64_t decided(const struct job *job, const json_t *list)
 {
     uint64_t most = 0;
