@@ -96,14 +96,15 @@ struct stream_view {
     bool is_broken;   /* events were lost, or it is more than fits: the end prints the rest */
 };
 
-/* A conversation's tokens have no number: it ends with its daemon. */
+/* Who attaches late hears the first tokens no more. A conversation's have no number: it ends with
+ * its daemon. */
 static bool is_next(struct stream_view *v, const json_t *token)
 {
     const json_t *n = json_object_get(token, "n");
     const json_int_t number = n ? json_integer_value(n) : v->heard + 1;
-    const bool is_next = number == v->heard + 1;
-    v->is_broken = number > v->heard + 1;
-    v->heard += is_next;
+    const bool is_next = number == v->heard + 1 || !v->heard;
+    v->is_broken = !is_next && number > v->heard;
+    v->heard = is_next ? number : v->heard;
     return is_next;
 }
 

@@ -76,11 +76,11 @@ start_node 2
 await_ring 1 "$(next_line "$(log_of 1)")"
 
 # Several adapters at once.
-train undisturbed2 --save-every 3 --sweep lr=1e-4,3e-4
+train undisturbed2 --save-every 3 --iters 120 --sweep lr=1e-4,3e-4
 await_end "$job_process" 120 || fail "undisturbed2: $(cat "$work/undisturbed2.err")"
-# Copies are made once a round, which has several steps of each.
-train several --sweep lr=1e-4,3e-4
-step_of several 25
+# Copies are made once a round, which has up to 24 steps of each: the kill comes long after one, and before the next.
+train several --iters 120 --sweep lr=1e-4,3e-4
+step_of several 60
 kill -KILL "$(stage_of 2)"
 await_end "$job_process" 120 || fail "several: $(cat "$work/several.err")"
 holds "what ringctl said" "$work/several.err" 'goes on behind step [0-9]+: its nodes have copies'
