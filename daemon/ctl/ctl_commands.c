@@ -69,6 +69,8 @@ static const struct ctl_command commands[] = {
     {"pause", "ID", "let a job that trains stop after its next step, until `continue`", ctl_pause_main,
      .names = CTL_NAMES_JOBS},
     {"continue", "ID", "let a job that was paused go on", ctl_continue_main, .names = CTL_NAMES_JOBS},
+    {"adopt", "ID [--force]", "go on with a job of another node, which is lost for good", ctl_adopt_main,
+     .options = ctl_adopt_options, .names = CTL_NAMES_JOBS},
     {"cancel", "ID", "end a job", ctl_cancel_main, .names = CTL_NAMES_JOBS},
 
     {"status", "", "show this node, the ring, the jobs and all faults", ctl_status_main, .options = NULL,

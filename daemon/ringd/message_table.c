@@ -53,6 +53,7 @@ enum {
 #define RANK WHOLE("rank", RING_MAX_NODES - 1, COMMON)
 #define ROUND WHOLE("round", FIELD_ANY, COMMON)
 #define TOKEN TEXT("token", HEX_ID, COMMON)
+#define ORIGIN OBJECT("origin", COMMON)
 
 static const struct field common_fields[] = {
     WHOLE("job", FIELD_ANY, NEEDED, .doc = "the head's number of the job"),
@@ -64,6 +65,7 @@ static const struct field common_fields[] = {
           .doc = "the receiver's in messages of the head, else the sender's"),
     WHOLE("round", FIELD_ANY, NEEDED,
           .doc = "the asker's number of the question, which comes back as it was"),
+    OBJECT("origin", NEEDED, .doc = "where a job was submitted: `node` in hex, `job`, its number there"),
     TEXT("token", HEX_ID, NEEDED, .doc = "random bytes in hex: 16 of a relay, 4 of a token to join"),
     {.name = NULL},
 };
@@ -166,7 +168,9 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                           MESSAGE_FROM_ANYONE,
                           "take the lease, start a stage, open these layers; the sender is the head",
                           {JOB, RANK, OBJECT("plan", NEEDED, .doc = "see below"),
-                           LIST("nodes", NEEDED, .doc = "ids in hex, by rank")}},
+                           LIST("nodes", NEEDED, .doc = "ids in hex, by rank"),
+                           OBJECT("origin", .doc = "where it was submitted, if not at the head"),
+                           OBJECT("taken", .doc = "from whom the head took it over: `from`, `attempt`")}},
     [MESSAGE_JOB_READY] =
         {"job-ready",
          MESSAGE_FROM_RANK,
@@ -241,6 +245,74 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                        MESSAGE_FROM_ANYONE,
                        "take no part in jobs from now on, or take part again",
                        {TEXT("reason", 95, NEEDED, .doc = "why; empty: take part again")}},
+    /* --- a job that may change hands --- */
+    [MESSAGE_DOSSIER_NEWS] =
+        {"dossier-news",
+         MESSAGE_FROM_ANYONE,
+         "a head to rank 1 of its job: keep this, to go on with the job if I am lost for good; what is "
+         "missing is as it was",
+         {JOB_ID, WHOLE("number", FIELD_ANY, NEEDED, .doc = "of the message, from 1"),
+          FLAG("fresh", .doc = "the first: what was kept of the job goes"),
+          OBJECT("record", .doc = "of the job, as the API has it"),
+          OBJECT("life", .doc = "what its head keeps beside the record"),
+          LIST("lines", .doc = "more of its history: of `[kind, line]`"),
+          LIST("inputs", .doc = "the files that it reads, to be fetched: of `path`, `bytes`, `changed`")}},
+    [MESSAGE_DOSSIER_NOTED] = {"dossier-noted",
+                               MESSAGE_FROM_ANYONE,
+                               "it is kept, and the next may come; or why it is not kept",
+                               {JOB_ID, WHOLE("number", FIELD_ANY, NEEDED, .doc = "of the message"),
+                                TEXT("error", SENTENCE, .doc = "a sentence")}},
+    [MESSAGE_DOSSIER_RECALL] =
+        {"dossier-recall",
+         MESSAGE_FROM_ANYONE,
+         "a head to who may keep a dossier of its job: let go of it, unless you have taken the job over",
+         {JOB_ID}},
+    [MESSAGE_DOSSIER_HELD] = {"dossier-held",
+                              MESSAGE_FROM_ANYONE,
+                              "the answer, if the job was not taken over; or, with `kept`, a word to a head "
+                              "that comes back: do you still want that?",
+                              {JOB_ID, FLAG("kept", .doc = "this node keeps a dossier of the job")}},
+    [MESSAGE_CLAIM_ASK] =
+        {"claim-ask",
+         MESSAGE_FROM_ANYONE,
+         "to the other nodes of a job: its head is lost; may I take it over?",
+         {ROUND, ORIGIN,
+          OBJECT("wanted", NEEDED,
+                 .doc = "`from`, the head in hex, and `attempt`, the latest that the asker knows of")}},
+    [MESSAGE_CLAIM_ANSWER] = {"claim-answer",
+                              MESSAGE_FROM_ANYONE,
+                              "it is promised, or not",
+                              {ROUND, ORIGIN,
+                               TEXT("why", SENTENCE, NEEDED,
+                                    .doc = "why not: the rest of a sentence; empty: it is promised")}},
+    [MESSAGE_CLAIM_RELEASE] = {"claim-release",
+                               MESSAGE_FROM_ANYONE,
+                               "the asker does not take the job over: the promise is void",
+                               {ORIGIN}},
+    [MESSAGE_JOB_ADOPTED] =
+        {"job-adopted",
+         MESSAGE_FROM_ANYONE,
+         "to the old head: this node has taken its job over; said again when the job ends, and to a head "
+         "that comes back",
+         {JOB_ID, WHOLE("as", FIELD_ANY, NEEDED, .doc = "the job's number here"),
+          TEXT("state", 31, NEEDED, .doc = "of the job here"), TEXT("error", SENTENCE, .doc = "of the record"),
+          OBJECT("result", .doc = "of the record"),
+          LIST("files", .doc = "of the result, to be fetched: of `path`, `bytes`, `changed`")}},
+    [MESSAGE_JOB_LANDED] = {"job-landed",
+                            MESSAGE_FROM_ANYONE,
+                            "the old head has the result, or wants none",
+                            {JOB_ID, WHOLE("as", FIELD_ANY, NEEDED, .doc = "as above"),
+                             FLAG("over", .doc = "the job had ended before it was taken over: drop it")}},
+    [MESSAGE_PART_ASK] = {"part-ask",
+                          MESSAGE_FROM_ANYONE,
+                          "a part of a file that was listed for this node is wanted",
+                          {ROUND, JOB_ID, WHOLE("file", UINT16_MAX, NEEDED, .doc = "its place in the list"),
+                           WHOLE("at", FIELD_ANY, NEEDED, .doc = "where the part begins, bytes")}},
+    [MESSAGE_PART_TOLD] =
+        {"part-told",
+         MESSAGE_FROM_ANYONE,
+         "the part, 192 KiB at most, less only at the end of the file; or why there is none",
+         {ROUND, TEXT("part", PART, NEEDED, .doc = "in base64"), TEXT("error", SENTENCE, .doc = "a sentence")}},
     [MESSAGE_LANE_TURN] = {"lane-turn",
                            MESSAGE_FROM_ANYONE,
                            "the other end of a cable is to dial the data connections over it",

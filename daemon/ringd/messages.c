@@ -15,6 +15,8 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/message_table.h"
@@ -68,6 +70,24 @@ HANDLER(on_job_stop, worker_take_stop(n->worker, body))
 HANDLER(say_stopped, worker_say_stopped(n->worker, from, body))
 HANDLER(on_lane_turn, worker_take_lane_turn(n->worker, from, body))
 
+HANDLER(on_dossier_news, deputy_take_news(n->deputy, from, body))
+HANDLER(on_dossier_noted, coord_take_noted(n->coord, from, body))
+HANDLER(on_dossier_recall, deputy_take_recall(n->deputy, from, body))
+HANDLER(on_dossier_held, coord_take_held(n->coord, from, body))
+HANDLER(on_claim_ask, deputy_take_claim_ask(n->deputy, from, body))
+HANDLER(on_claim_answer, deputy_take_claim_answer(n->deputy, from, body))
+HANDLER(on_claim_release, deputy_take_claim_release(n->deputy, from, body))
+HANDLER(on_job_adopted, coord_take_adopted(n->coord, n->parts, from, body))
+HANDLER(on_part_ask, parts_take_ask(n->parts, from, body))
+HANDLER(on_part_told, parts_take_told(n->parts, from, body))
+
+static void on_job_landed(struct node *n, const uint8_t from[16], const json_t *body)
+{
+    uint64_t as;
+    if (deputy_take_landed(n->deputy, from, body, &as))
+        coord_cancel(n->coord, as);
+}
+
 HANDLER(on_cost_ask, cost_server_take_ask(n->cost_server, from, body))
 HANDLER(on_cost_heard, cost_query_take_heard(n->cost_query, from, body))
 HANDLER(on_cost_told, cost_query_take_told(n->cost_query, from, body))
@@ -109,6 +129,17 @@ static const struct {
     [MESSAGE_JOB_FAILED] = {on_job_failed},
     [MESSAGE_JOB_STOP] = {on_job_stop, say_stopped},
     [MESSAGE_JOB_STOPPED] = {on_job_stopped},
+    [MESSAGE_DOSSIER_NEWS] = {on_dossier_news},
+    [MESSAGE_DOSSIER_NOTED] = {on_dossier_noted},
+    [MESSAGE_DOSSIER_RECALL] = {on_dossier_recall},
+    [MESSAGE_DOSSIER_HELD] = {on_dossier_held},
+    [MESSAGE_CLAIM_ASK] = {on_claim_ask},
+    [MESSAGE_CLAIM_ANSWER] = {on_claim_answer},
+    [MESSAGE_CLAIM_RELEASE] = {on_claim_release},
+    [MESSAGE_JOB_ADOPTED] = {on_job_adopted},
+    [MESSAGE_JOB_LANDED] = {on_job_landed},
+    [MESSAGE_PART_ASK] = {on_part_ask},
+    [MESSAGE_PART_TOLD] = {on_part_told},
     [MESSAGE_LANE_TURN] = {on_lane_turn},
     [MESSAGE_DRAIN] = {on_drain},
     [MESSAGE_COST_ASK] = {on_cost_ask},

@@ -23,7 +23,11 @@
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/http/http_server.h"
+#include "daemon/ringd/aside.h"
 #include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/cluster/identity.h"
@@ -168,6 +172,8 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    if (n->deputy)
+        deputy_changed(n->deputy);
     elsewhere_changed(n->elsewhere);
     if (n->cost_query)
         cost_query_changed(n->cost_query);
@@ -346,6 +352,7 @@ static int open_rest(struct node *n, struct err *err)
     if (r)
         return err_set(err, r, "the thread that writes %s/cluster cannot start: %s", n->state_dir,
                        strerror(-r));
+    n->aside = aside_new(n->mailbox);
     n->ledger = ledger_new();
     n->events = event_log_new(EVENTS_KEPT, EVENTS_BYTES);
     event_log_register(n->events, n->ledger);
@@ -447,11 +454,16 @@ void node_close(struct node *n)
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);
+    deputy_stop(n->deputy);
     coord_free(n->coord);
     doctor_free(n->doctor);
     spawner_free(n->spawner);
     loan_book_free(n->loans);
     store_close(n->store);
+    deputy_free(n->deputy);
+    parts_free(n->parts);
+    ballots_free(n->ballots);
+    aside_free(n->aside);
     if (n->cluster)
         cluster_stop_writing(n->cluster);
     api_free(n->api);

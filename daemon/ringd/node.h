@@ -17,7 +17,10 @@
 struct api;
 struct cables;
 struct cluster;
+struct aside;
+struct ballots;
 struct coord;
+struct deputy;
 struct doctor;
 struct elsewhere;
 struct enrol;
@@ -35,6 +38,7 @@ struct loan_desk;
 struct measure;
 struct metrics;
 struct metrics_sources;
+struct parts;
 struct peers;
 struct plan_requests;
 struct records;
@@ -63,6 +67,7 @@ struct node {
     struct members *members;
     struct records *records; /* as they travel */
     struct mailbox *mailbox;
+    struct aside *aside; /* work that may wait for a disk */
     struct event_log *events;
     struct ledger *ledger;
     struct store *store;
@@ -73,6 +78,10 @@ struct node {
     struct spawner *spawner;            /* all stage processes */
     struct worker *worker;              /* runs stages, for any head */
     struct coord *coord;                /* runs the jobs submitted here */
+    json_t *notes;                      /* of the store, while the node opens */
+    struct ballots *ballots;            /* who heads jobs, as this node has promised; */
+    struct parts *parts;                /* their files on the way, */
+    struct deputy *deputy;              /* and what it keeps of jobs of other heads */
     struct plan_requests *plan_request; /* plans without a job */
     struct loan_book *loans;            /* what clients opened for their jobs, */
     struct loan_desk *loan_desk;        /* and where they hand it in */

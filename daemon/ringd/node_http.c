@@ -17,6 +17,7 @@
 #include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/cluster/keys_process.h"
+#include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/cables.h"
@@ -148,6 +149,19 @@ static int on_drain(void *owner, const uint8_t id[16], const char *reason)
     return 0;
 }
 
+static int on_adopt(void *owner, const uint8_t head[16], uint64_t job, bool must_ask,
+                    void (*done)(void *arg, uint64_t as, const char *why), void *arg)
+{
+    struct node *n = owner;
+    return deputy_adopt(n->deputy, head, job, must_ask, done, arg);
+}
+
+static void describe_lost(void *owner, const uint8_t head[16], uint64_t job, char *text, size_t size)
+{
+    const struct node *n = owner;
+    deputy_describe(n->deputy, head, job, text, size);
+}
+
 static void open_elsewhere(struct node *n)
 {
     n->elsewhere = elsewhere_new(&(struct elsewhere_setup){.base = n->base,
@@ -159,6 +173,7 @@ static void open_elsewhere(struct node *n)
                                                            .events = n->events,
                                                            .ledger = n->ledger,
                                                            .handle = on_request,
+                                                           .describe_lost = describe_lost,
                                                            .owner = n});
 }
 
@@ -214,5 +229,6 @@ void node_open_api(struct node *n)
                                          .reload = on_reload,
                                          .token = on_token,
                                          .drain = on_drain,
+                                         .adopt = on_adopt,
                                          .link = on_link});
 }

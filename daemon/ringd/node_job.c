@@ -3,6 +3,8 @@
  * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
  * node.c; loop thread. */
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/api_reply.h"
@@ -13,14 +15,19 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/log.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/service.h"
+#include "daemon/ringd/store/store.h"
 
 static void on_begins(void *owner)
 {
@@ -41,17 +48,19 @@ static const char *last_words(void *owner, const uint8_t id[16])
     return peers_last_words(n->peers, id);
 }
 
-static void plan_here(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
-                      json_t *nodes, struct loan *loan)
+static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
+                      const char *type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
-    worker_plan(n->worker, job, attempt, type, spec, nodes, loan);
+    worker_plan(n->worker, job, attempt, origin, type, spec, nodes, loan);
 }
 
 static void on_published(void *owner, uint64_t job, const char *type)
 {
     const struct node *n = owner;
     elsewhere_published(n->elsewhere, job, type);
+    if (n->deputy && !strcmp(type, "end"))
+        deputy_ended(n->deputy, job);
 }
 
 static void open_coord(struct node *n)
@@ -65,12 +74,75 @@ static void open_coord(struct node *n)
                                                .metrics = n->metrics,
                                                .events = n->events,
                                                .ledger = n->ledger,
+                                               .aside = n->aside,
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
                                                .begins = on_begins,
                                                .published = on_published,
                                                .owner = n});
+}
+
+/* --- jobs that may change hands --------------------------------------------------------------- */
+
+static struct file_set *files_for(void *owner, const uint8_t to[16], uint64_t job)
+{
+    const struct node *n = owner;
+    struct file_set *inputs = coord_files(n->coord, to, job);
+    return inputs ? inputs : deputy_files(n->deputy, to, job);
+}
+
+static bool works_on(void *owner, const struct origin *of)
+{
+    const struct node *n = owner;
+    return worker_works_on(n->worker, of);
+}
+
+static bool on_taken(void *owner, uint64_t as, const json_t *entry, struct loan *loan,
+                     const struct job_head *from)
+{
+    const struct node *n = owner;
+    struct err err;
+    const int r = coord_take_over(n->coord, entry, loan, from, &err);
+    if (r)
+        log_job(LOG_LEVEL_WARNING, as, "a job that was taken over cannot go on: %s", err.text);
+    return !r;
+}
+
+static struct loan *lend_again(void *owner, uint64_t job)
+{
+    const struct node *n = owner;
+    return deputy_lend(n->deputy, job);
+}
+
+static void open_ballots(struct node *n)
+{
+    char *text = store_notes(n->store);
+    n->notes = text ? json_loads(text, 0, NULL) : NULL;
+    n->ballots = ballots_new(n->store, n->notes, time(NULL));
+    free(text);
+}
+
+static void open_deputy(struct node *n)
+{
+    n->parts = parts_new(&(struct parts_setup){
+        .base = n->base, .aside = n->aside, .send = send_message, .files = files_for, .owner = n});
+    n->deputy = deputy_new(&(struct deputy_setup){.base = n->base,
+                                                  .state_dir = n->state_dir,
+                                                  .aside = n->aside,
+                                                  .loans = n->loans,
+                                                  .members = n->members,
+                                                  .store = n->store,
+                                                  .ballots = n->ballots,
+                                                  .parts = n->parts,
+                                                  .notes = n->notes,
+                                                  .send = send_message,
+                                                  .works = works_on,
+                                                  .taken = on_taken,
+                                                  .owner = n});
+    json_decref(n->notes);
+    n->notes = NULL;
+    coord_lend(n->coord, lend_again, n);
 }
 
 /* --- plans ------------------------------------------------------------------------------------ */
@@ -134,6 +206,8 @@ static void open_worker(struct node *n)
                                                   .peers = n->peers,
                                                   .relay = n->relay,
                                                   .cost_query = n->cost_query,
+                                                  .ballots = n->ballots,
+                                                  .store = n->store,
                                                   .owner = n,
                                                   .stage_begins = on_stage_begins,
                                                   .changed = on_worker_changed});
@@ -142,11 +216,13 @@ static void open_worker(struct node *n)
 void node_open_job(struct node *n)
 {
     n->loans = loan_book_new(n->ledger, n->state_dir);
+    open_ballots(n);
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);
     open_worker(n);
     open_coord(n);
+    open_deputy(n);
     n->cost_server = cost_server_new(&(struct cost_server_setup){.base = n->base,
                                                                  .threads = &n->threads,
                                                                  .spawner = n->spawner,

@@ -10,6 +10,7 @@
 
 #include "daemon/ringd/job/coord.c"
 #include "daemon/ringd/job/job_life.c" /* for its states, without the way there */
+#include "daemon/ringd/aside.h"
 #include "daemon/ringd/event_log.h"
 #include "tests/fuzz/keys.h"
 #include "tests/lib/small_plan.h"
@@ -36,10 +37,10 @@ static void begins(void *owner)
     (void)owner;
 }
 
-static void plan(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec, json_t *nodes,
-                 struct loan *loan)
+static void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+                 json_t *spec, json_t *nodes, struct loan *loan)
 {
-    (void)owner, (void)job, (void)attempt, (void)type, (void)loan;
+    (void)owner, (void)job, (void)attempt, (void)origin, (void)type, (void)loan;
     json_decref(spec);
     json_decref(nodes);
 }
@@ -102,6 +103,19 @@ void store_sync(struct store *s, void (*done)(void *arg, const char *json), void
 {
     (void)s;
     done(arg, NULL);
+}
+
+void store_get_lines(struct store *s, uint64_t job, int64_t after, void (*done)(void *arg, const char *json),
+                     void *arg)
+{
+    (void)s, (void)job, (void)after;
+    done(arg, NULL);
+}
+
+int aside_run(struct aside *a, struct aside_work *w)
+{
+    (void)a, (void)w;
+    return -EAGAIN;
 }
 
 void store_tidy_folder(struct store *s, const char *folder)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/api/api_adopt.h"
 #include "daemon/ringd/api/api_cluster.h"
 #include "daemon/ringd/api/api_files.h"
 #include "daemon/ringd/api/api_impl.h"
@@ -66,6 +67,7 @@ static const struct api_route routes[] = {
     {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},
     {"POST", "/v1/jobs/{id}/pause", API_WRITES, api_post_pause},
     {"POST", "/v1/jobs/{id}/continue", API_WRITES, api_post_continue},
+    {"POST", "/v1/jobs/{id}/adopt/{name}", API_WRITES, api_post_adopt},
     {"GET", "/v1/jobs/{id}/log", API_READS, api_get_job_log},
     {"GET", "/v1/jobs/{id}/steps", API_READS, api_get_job_steps},
     {"GET", "/v1/jobs/{id}/evaluations", API_READS, api_get_job_evaluations},

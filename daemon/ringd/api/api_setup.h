@@ -57,6 +57,9 @@ struct api_setup {
     /* That node takes no part in jobs from now on; "": it does again. −EHOSTUNREACH and others of
      * peers_send. */
     int (*drain)(void *owner, const uint8_t id[16], const char *reason);
+    /* deputy_adopt */
+    int (*adopt)(void *owner, const uint8_t head[16], uint64_t job, bool must_ask,
+                 void (*done)(void *arg, uint64_t as, const char *why), void *arg);
     /* http_make_link */
     bool (*link)(void *owner, char *ret);
 };

@@ -33,10 +33,16 @@ struct elsewhere {
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* As this node names it. */
-static json_t *dress(const struct member *head, bool is_up, const json_t *row)
+/* As this node names it; of a job whose head is lost, with what becomes of it. */
+static json_t *dress(struct elsewhere *e, const struct member *head, bool is_up, const json_t *row)
 {
     json_t *dressed = json_copy((json_t *)row);
+    char text[600] = "";
+    if (!is_up && !job_row_ended(row))
+        e->setup.describe_lost(e->setup.owner, head->id,
+                               (uint64_t)json_integer_value(json_object_get(row, "id")), text, sizeof text);
+    if (*text)
+        json_object_set_new(dressed, "error", json_string(text));
     json_object_set_new(dressed, "node", json_string(head->name));
     json_object_set_new(
         dressed, "name",
@@ -60,7 +66,7 @@ void elsewhere_add_rows(struct elsewhere *e, json_t *list)
     for (size_t i = 0; e && i < members_count(e->setup.members); i++) {
         const json_t *rows = rows_of(e, i, &head);
         json_array_foreach (rows, k, row)
-            json_array_append_new(list, dress(head, members_reachable(e->setup.members, head->id), row));
+            json_array_append_new(list, dress(e, head, members_reachable(e->setup.members, head->id), row));
     }
 }
 
@@ -91,7 +97,7 @@ json_t *elsewhere_in_hand(struct elsewhere *e)
             const char *state = json_string_value(json_object_get(row, "state"));
             if (!is_up || job_row_ended(row))
                 continue;
-            json_t *dressed = dress(head, is_up, row);
+            json_t *dressed = dress(e, head, is_up, row);
             json_array_insert(!strcmp(state, "queued")   ? queued
                               : !strcmp(state, "paused") ? paused
                                                          : running,
@@ -181,22 +187,6 @@ void elsewhere_take_api_told(struct elsewhere *e, const uint8_t from[16], const 
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* By name, those in reach first, or by id. */
-static const struct member *find_node(const struct members *members, const char *name)
-{
-    const struct member *found = NULL;
-    for (size_t i = 0; i < members_count(members); i++) {
-        const struct member *m = members_at(members, i);
-        char id[33];
-        id_hex(id, m->id);
-        if (strcmp(name, m->name) && strcmp(name, id))
-            continue;
-        if (!found || members_reachable(members, m->id))
-            found = m;
-    }
-    return found;
-}
-
 static void fail_to_find(const struct cluster *cluster, struct http_call *call, const char *name)
 {
     const struct roster *roster = cluster_roster(cluster);
@@ -210,6 +200,40 @@ static void fail_to_find(const struct cluster *cluster, struct http_call *call, 
         http_fail(call, 404, "no-such-node", "there is no node %s: `ringctl nodes` shows the nodes", name);
 }
 
+const struct member *elsewhere_node(const struct elsewhere *e, const char *name)
+{
+    const struct members *members = e->setup.members;
+    const struct member *found = NULL;
+    for (size_t i = 0; i < members_count(members); i++) {
+        const struct member *m = members_at(members, i);
+        char id[33];
+        id_hex(id, m->id);
+        if (strcmp(name, m->name) && strcmp(name, id))
+            continue;
+        if (!found || members_reachable(members, m->id))
+            found = m;
+    }
+    return found;
+}
+
+bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job)
+{
+    const json_t *rows = e->proxy ? job_news_of(e->news, head) : NULL;
+    size_t i;
+    json_t *row;
+    json_array_foreach (rows, i, row) {
+        const char *name = json_string_value(json_object_get(row, "deputy"));
+        if ((uint64_t)json_integer_value(json_object_get(row, "id")) != job || !name)
+            continue;
+        const struct member *m = elsewhere_node(e, name);
+        if (!m || m == members_self(e->setup.members) || !members_reachable(e->setup.members, m->id))
+            return false;
+        proxy_ask(e->proxy, call, m->id, m->name, http_path(call));
+        return true;
+    }
+    return false;
+}
+
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)
 {
     const char *path = http_path(call);
@@ -221,7 +245,7 @@ bool elsewhere_route(struct elsewhere *e, struct http_call *call)
         return false;
     struct members *members = e->setup.members;
     char *name = xstrndup(at + 1, (size_t)(end - at - 1));
-    const struct member *head = find_node(members, name);
+    const struct member *head = elsewhere_node(e, name);
     const char *words = head ? peers_last_words(e->setup.peers, head->id) : "";
     const bool is_ours = head == members_self(members);
     if (is_ours) {
@@ -281,7 +305,7 @@ static void row_changed(void *owner, const uint8_t id[16], const json_t *row)
 {
     struct elsewhere *e = owner;
     const struct member *head = members_find(e->setup.members, id);
-    json_t *event = head ? dress(head, true, row) : NULL;
+    json_t *event = head ? dress(e, head, true, row) : NULL;
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     if (text)
         event_log_publish(e->setup.events, 0, "job", text);

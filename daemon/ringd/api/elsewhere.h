@@ -18,6 +18,7 @@ struct event_base;
 struct event_log;
 struct http_call;
 struct ledger;
+struct member;
 struct members;
 struct peers;
 struct store;
@@ -34,6 +35,8 @@ struct elsewhere_setup {
     struct ledger *ledger;
     /* Answers a request of another node: the API's handler. */
     void (*handle)(void *owner, struct http_call *call);
+    /* What becomes of a job whose head is out of reach: deputy_describe. */
+    void (*describe_lost)(void *owner, const uint8_t head[16], uint64_t job, char *text, size_t size);
     void *owner;
 };
 /* The recent jobs of earlier lives are asked of the store. */
@@ -46,6 +49,11 @@ void elsewhere_free(struct elsewhere *e); /* after the store has closed: its las
 /* True: the request names a job of another node, or of a node that does not exist; it is answered
  * now or later. */
 bool elsewhere_route(struct elsewhere *e, struct http_call *call);
+/* By name, those in reach first, or by id in hex; NULL: there is none. */
+const struct member *elsewhere_node(const struct elsewhere *e, const char *name);
+/* Passes the request on to the node that keeps a dossier of that job, as its head has said. False:
+ * no such node is in reach, and nothing was answered. */
+bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job);
 /* Messages, whose fields have been checked. */
 void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);
 void elsewhere_take_jobs_told(struct elsewhere *e, const uint8_t from[16], const json_t *body);

@@ -17,7 +17,8 @@ static const struct {
             {"created", MOMENT, true}, {"started", MOMENT, false}, {"ended", MOMENT, false},
             {"step", COUNT, false},    {"steps", COUNT, false},    {"loss", NUMBER, false},
             {"error", TEXT, false},    {"unsaved", TEXT, false},   {"idle", TRUTH, false},
-            {"model", TEXT, false},    {"tokens", COUNT, false},   {"seconds", MOMENT, false}};
+            {"model", TEXT, false},    {"tokens", COUNT, false},   {"seconds", MOMENT, false},
+            {"deputy", TEXT, false}};
 
 /* Cut at a character's edge; what steers terminals becomes a question mark. */
 static json_t *clean(const json_t *value)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/coord_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +10,8 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/job/deputy/dossier_send.h"
+#include "daemon/ringd/job/deputy/recall.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/job/job_life.h"
@@ -36,20 +38,7 @@ enum coord_limits {
     KEEP_ENDED = 16,         /* ended jobs kept in memory; the store has all */
 };
 
-struct coord {
-    struct coord_setup setup;
-    struct job_log log;
-    struct job_post post;
-    struct job *jobs;           /* owned, newest first */
-    struct job_life *life;      /* owned: of the one that has left the queue */
-    struct timer *retry;        /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;      /* owned: what order a job would get */
-    struct ledger_queue specs;  /* bytes of all jobs' specs, */
-    struct ledger_queue tokens; /* and of what is kept of their tokens */
-    struct timer *settle;       /* owned: the first queued job has waited long enough for a ring */
-};
-
-static struct job *active(const struct coord *c)
+struct job *coord_active(const struct coord *c)
 {
     return job_life_job(c->life);
 }
@@ -65,16 +54,16 @@ static struct job *first_queued(struct coord *c)
     return oldest;
 }
 
-static void try_start(struct coord *c)
+void coord_try_start(struct coord *c)
 {
-    struct job *job = active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
+    struct job *job = coord_active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
     if (!job)
         return;
     struct members_ring ring;
     char why[700];
     c->setup.begins(c->setup.owner);
     const bool stands = job_ring_now(c->ring, &ring, why, sizeof why);
-    if (!*why) {
+    if (!*why && recall_is_done(c->recall, job, &ring, why, sizeof why)) {
         timer_stop(c->settle);
         job_life_begin(c->life, job, &ring);
         return;
@@ -109,21 +98,59 @@ static void requeue(struct coord *c, struct job *job)
 
 static void on_retry(void *owner)
 {
-    try_start(owner);
+    coord_try_start(owner);
 }
 
 static void on_ring(void *owner)
 {
     const struct coord *c = owner;
     job_life_changed(c->life);
-    try_start(owner);
+    coord_try_start(owner);
 }
 
 static bool ring_for(void *owner, struct members_ring *ret, char *why, size_t size)
 {
     const struct coord *c = owner;
+    struct job *job = coord_active(c);
     c->setup.begins(c->setup.owner);
-    return job_ring_now(c->ring, ret, why, size);
+    const bool stands = job_ring_now(c->ring, ret, why, size);
+    if (job && job->state == JOB_INTERRUPTED && !*why)
+        recall_is_done(c->recall, job, ret, why, size);
+    return stands;
+}
+
+void coord_look(struct coord *c)
+{
+    job_life_changed(c->life);
+    coord_try_start(c);
+}
+
+static void on_recalled(void *owner)
+{
+    coord_look(owner);
+}
+
+/* Its deputy follows it from now on, and those before are not needed any more. */
+static void on_runs(void *owner, struct job *job)
+{
+    struct coord *c = owner;
+    job->is_asked_for = job->is_without_deputies = false;
+    for (size_t i = 0; i < job->deputies.n; i++)
+        if (job_nodes(job)->n < 2 || memcmp(job->deputies.id[i], job_nodes(job)->id[1], 16) != 0)
+            recall_from(c->recall, job->deputies.id[i], job->id);
+    dossier_send_begin(c->dossiers, job);
+}
+
+static void on_deputies(void *owner, struct job *job)
+{
+    const struct coord *c = owner;
+    job_log_changed(&c->log, job);
+}
+
+static void on_note(void *owner, struct job *job, const char *text)
+{
+    const struct coord *c = owner;
+    job_log_note(&c->log, job, "%s", text);
 }
 
 /* --- the end of a job ------------------------------------------------------------------------- */
@@ -143,7 +170,7 @@ static bool forget_one(struct coord *c, size_t keep)
     struct job **oldest = NULL;
     size_t ended = 0;
     for (struct job **at = &c->jobs; *at; at = &(*at)->next)
-        if (job_state_ended((*at)->state) && *at != active(c) && ++ended > keep)
+        if (job_state_ended((*at)->state) && *at != coord_active(c) && ++ended > keep)
             oldest = at;
     if (oldest)
         forget(c, oldest);
@@ -156,7 +183,7 @@ static void trim(struct coord *c)
         ;
 }
 
-static int take_room(struct coord *c, size_t bytes, struct err *err)
+int coord_take_room(struct coord *c, size_t bytes, struct err *err)
 {
     if (bytes > SPEC_BYTES)
         return err_set(
@@ -183,8 +210,10 @@ static void end_timeline(struct coord *c, struct job *job)
         timelines_end(job->timelines, dropped);
 }
 
-static void finish(struct coord *c, struct job *job, enum job_state state)
+void coord_finish(struct coord *c, struct job *job, enum job_state state)
 {
+    recall_all(c->recall, job);
+    dossier_send_end(c->dossiers, job->id);
     char *rescue = results_rescue(c->setup.state_dir, job->id);
     store_tidy_folder(c->setup.store, rescue); /* unless a result is in it */
     free(rescue);
@@ -201,20 +230,25 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     job_log_publish(&c->log, job, "end", job_encode(job));
     end_timeline(c, job);
     trim(c);
-    try_start(c);
+    coord_try_start(c);
 }
 
-/* Its user says when it goes on; others may begin meanwhile. */
-static void put_aside(struct coord *c, struct job *job)
+void coord_put_aside(struct coord *c, struct job *job, enum job_state state)
 {
     if (job->state != JOB_QUEUED)
         job_reset(job);
-    snprintf(job->error, sizeof job->error, "paused after step %llu: `ringctl continue %llu` goes on",
-             (unsigned long long)job->step, (unsigned long long)job->id);
+    if (state == JOB_PAUSED)
+        snprintf(job->error, sizeof job->error, "paused after step %llu: `ringctl continue %llu` goes on",
+                 (unsigned long long)job->step, (unsigned long long)job->id);
+    else
+        snprintf(job->error, sizeof job->error,
+                 "node %s has taken this job over, as its job %llu: its result comes here when it ends",
+                 job->moved.name, (unsigned long long)job->moved.job);
+    dossier_send_end(c->dossiers, job->id);
     job_log_note(&c->log, job, "%s", job->error);
-    job->state = JOB_PAUSED;
+    job->state = state;
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
 }
 
 static void on_over(void *owner, struct job *job, enum job_state how)
@@ -223,16 +257,16 @@ static void on_over(void *owner, struct job *job, enum job_state how)
     timer_stop(c->settle);
     if (how == JOB_QUEUED)
         requeue(c, job);
-    else if (how == JOB_PAUSED)
-        put_aside(c, job);
+    else if (how == JOB_PAUSED || how == JOB_MOVED)
+        coord_put_aside(c, job, how);
     else
-        finish(c, job, how);
+        coord_finish(c, job, how);
 }
 
 static void on_settle(void *owner)
 {
     struct coord *c = owner;
-    struct job *job = active(c) ? NULL : first_queued(c);
+    struct job *job = coord_active(c) ? NULL : first_queued(c);
     if (!job)
         return;
     char why[700], text[sizeof why + 100];
@@ -240,7 +274,7 @@ static void on_settle(void *owner)
     snprintf(text, sizeof text, "no ring after %g s: %s (`ringctl links` shows the missing link)",
              c->setup.limits.settle_ms / 1e3, why);
     text_clean(job->error, sizeof job->error, text, true);
-    finish(c, job, JOB_FAILED);
+    coord_finish(c, job, JOB_FAILED);
 }
 
 /* --- what users ask for ----------------------------------------------------------------------- */
@@ -248,7 +282,7 @@ static void on_settle(void *owner)
 /* A model that is only kept loaded gives way to work, of this node or another. */
 static void give_way(struct coord *c)
 {
-    const struct job *job = active(c);
+    const struct job *job = coord_active(c);
     if (job && job->is_idle && (job->is_wanted || first_queued(c)))
         job_life_turn(c->life, NULL);
 }
@@ -258,7 +292,7 @@ static void on_idle(void *owner)
     give_way(owner);
 }
 
-static void keep_tokens(struct coord *c, struct job *job)
+void coord_keep_tokens(struct coord *c, struct job *job)
 {
     if (job->type == JOB_GENERATE && job->asked.on_loss != ON_LOSS_STOP)
         job->token_log = token_log_new(&c->tokens);
@@ -273,7 +307,7 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
     const size_t bytes = sizeof(struct job) + json_weight(spec);
     if (!r)
-        r = take_room(c, bytes, err);
+        r = coord_take_room(c, bytes, err);
     if (r) {
         json_decref(spec);
         return r;
@@ -281,19 +315,19 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
     struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
     job->spec_bytes = bytes;
     job->loan = loan_hold(loan);
-    keep_tokens(c, job);
-    if (active(c))
+    coord_keep_tokens(c, job);
+    if (coord_active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
     give_way(c);
     return 0;
 }
 
-static struct job *find(const struct coord *c, uint64_t id)
+struct job *coord_job(const struct coord *c, uint64_t id)
 {
     struct job *job = c->jobs;
     while (job && job->id != id)
@@ -303,58 +337,67 @@ static struct job *find(const struct coord *c, uint64_t id)
 
 int coord_cancel(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_job(c, id);
     if (!job)
         return -ENOENT;
     if (job_state_ended(job->state))
         return -EALREADY;
-    if (job == active(c))
+    if (job == coord_active(c))
         return job_life_cancel(c->life);
     if (job == first_queued(c)) /* the next one waits for a ring from now on */
         timer_stop(c->settle);
-    snprintf(job->error, sizeof job->error, "it had not started yet");
-    finish(c, job, JOB_CANCELLED);
+    if (job->state == JOB_MOVED)
+        snprintf(job->error, sizeof job->error, "node %s, which had taken it over, ends it when it hears of that",
+                 job->moved.name);
+    else
+        snprintf(job->error, sizeof job->error, "it had not started yet");
+    coord_finish(c, job, JOB_CANCELLED);
     return 0;
 }
 
 int coord_pause(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_job(c, id);
     if (!job)
         return -ENOENT;
-    if (job_state_ended(job->state) || job->state == JOB_PAUSED)
+    if (job_state_ended(job->state) || job->state == JOB_PAUSED || job->state == JOB_MOVED)
         return -EALREADY;
-    if (job == active(c))
+    if (job == coord_active(c))
         return job_life_pause(c->life);
     if (job->type != JOB_TRAIN)
         return -EINVAL;
     if (job == first_queued(c))
         timer_stop(c->settle);
-    put_aside(c, job);
+    coord_put_aside(c, job, JOB_PAUSED);
     return 0;
 }
 
 int coord_continue(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_job(c, id);
     if (!job)
         return -ENOENT;
+    if (job->deputies.n && (job->state == JOB_INTERRUPTED || job->state == JOB_QUEUED)) {
+        job->is_without_deputies = true;
+        coord_look(c);
+        return 0;
+    }
     if (job->state != JOB_PAUSED)
         return -EALREADY;
     *job->error = 0;
     job->state = JOB_QUEUED;
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
     return 0;
 }
 
 int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_job(c, id);
     const int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
     if (r)
         json_decref(turn);
-    else if (job == active(c))
+    else if (job == coord_active(c))
         job_life_turn(c->life, turn);
     else
         job_hold_turn(job, turn); /* it was interrupted, and its nodes were busy then */
@@ -385,7 +428,7 @@ void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body
 
 void coord_take_wanted(struct coord *c)
 {
-    struct job *job = active(c);
+    struct job *job = coord_active(c);
     if (job)
         job->is_wanted = true;
     give_way(c);
@@ -394,15 +437,39 @@ void coord_take_wanted(struct coord *c)
 void coord_changed(struct coord *c)
 {
     job_ring_changed(c->ring);
-    job_life_changed(c->life);
-    try_start(c);
+    dossier_send_changed(c->dossiers);
+    coord_look(c);
 }
 
-/* --- looking up, opening, closing ------------------------------------------------------------- */
+void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    dossier_send_take_noted(c->dossiers, from, body);
+}
+
+void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    const uint64_t id = (uint64_t)whole(body, "job");
+    struct job *job = coord_job(c, id);
+    if (json_is_true(json_object_get(body, "kept"))) {
+        if (!job || job_state_ended(job->state) ||
+            job_nodes_find(&job->deputies, from) == job->deputies.n)
+            recall_from(c->recall, from, id);
+    } else if (job && recall_held(c->recall, job, from)) {
+        job_log_save(&c->log, job);
+        coord_look(c);
+    }
+}
+
+struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job)
+{
+    return dossier_send_files(c->dossiers, to, job);
+}
+
+/* --- looking up, planning --------------------------------------------------------------------- */
 
 const struct job *coord_find(const struct coord *c, uint64_t id)
 {
-    return find(c, id);
+    return coord_job(c, id);
 }
 
 bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size)
@@ -432,7 +499,13 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
     json_object_set_new(spec, "log_step", json_integer((json_int_t)job->log_step));
     if (job->is_spared)
         json_object_set_new(spec, "recompute", json_string("layer"));
-    c->setup.plan(c->setup.owner, job->id, job->attempt, job_type_name(job->type), spec, nodes, job->loan);
+    struct origin origin = job->origin;
+    if (!origin.job) {
+        origin.job = job->id;
+        memcpy(origin.head, members_self(c->setup.members)->id, sizeof origin.head);
+    }
+    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job_type_name(job->type), spec, nodes,
+                  job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])
@@ -455,81 +528,17 @@ static struct job_life *life_of(struct coord *c)
                                                  .ring = ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
+                                                 .runs = on_runs,
                                                  .over = on_over,
                                                  .owner = c});
 }
 
-/* --- jobs of an earlier life of the daemon ---------------------------------------------------- */
+/* --- opening, closing ------------------------------------------------------------------------- */
 
-/* Who speaks in a conversation is gone with the daemon. */
-static bool goes_on(const struct job *job)
+static int send_for(void *owner, const uint8_t to[16], json_t *message)
 {
-    return !job->asked.keep_alive && job->asked.on_loss != ON_LOSS_STOP;
-}
-
-/* Why a job of an earlier life does not go on; NULL: it does, and waits, or is alive again. */
-static const char *revive(struct coord *c, struct job *job, struct err *err)
-{
-    char why[600];
-    const bool has_begun = job->state != JOB_PAUSED && (job->state != JOB_QUEUED || job->interruption.count);
-    if (has_begun && !goes_on(job))
-        return "the daemon ended while the job was unfinished; a training job that saved its state goes on "
-               "with --resume";
-    if (take_room(c, job->spec_bytes, err))
-        return err->text;
-    if (job->state == JOB_PAUSED || job->state == JOB_QUEUED || active(c)) {
-        job->state = job->state == JOB_PAUSED ? JOB_PAUSED : JOB_QUEUED;
-        job_log_changed(&c->log, job);
-        return NULL;
-    }
-    if (job_life_restore(c->life, job, why, sizeof why))
-        return NULL;
-    ledger_give(&c->specs, job->spec_bytes);
-    err_set(err, -ECANCELED, "%s", why);
-    return err->text;
-}
-
-/* Takes over the job. One that was only still ending has ended as it would have. texts: what was
- * kept of a generation. */
-static void restore(struct coord *c, struct job *job, json_t *record, const json_t *texts)
-{
-    const bool is_over = job->state == JOB_STOPPING && job_state_ended(job->outcome);
-    struct err err;
-    job->is_restored = true;
-    job->spec_bytes = sizeof(struct job) + json_weight(job->spec);
-    keep_tokens(c, job);
-    if (job->token_log)
-        job->tokens = token_log_restore(job->token_log, texts);
-    const char *refusal = is_over ? NULL : revive(c, job, &err);
-    if (is_over || refusal) {
-        job_log_close_record(c->setup.store, record, is_over ? job->outcome : JOB_FAILED, refusal);
-        job_free(job);
-        return;
-    }
-    job->next = c->jobs;
-    c->jobs = job;
-}
-
-/* What has not ended goes on by itself. No ring is looked at yet: the node is not open. */
-static void restore_all(struct coord *c)
-{
-    char *text = store_unfinished(c->setup.store), why[700];
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *entry;
-    size_t i;
-    json_array_foreach (list, i, entry) {
-        json_t *record = json_object_get(entry, "record");
-        struct job *job;
-        struct err err;
-        if (!job_keep_read(&job, entry, &err)) {
-            restore(c, job, record, json_object_get(entry, "texts"));
-            continue;
-        }
-        snprintf(why, sizeof why,
-                 "the daemon ended while the job was unfinished, and cannot go on with it: %s", err.text);
-        job_log_close_record(c->setup.store, record, JOB_FAILED, why);
-    }
-    json_decref(list);
-    free(text);
+    const struct coord *c = owner;
+    return message ? c->setup.send(c->setup.owner, to, message) : -ENOMEM;
 }
 
 struct coord *coord_new(const struct coord_setup *setup)
@@ -540,7 +549,25 @@ struct coord *coord_new(const struct coord_setup *setup)
     ledger_register(setup->ledger, &c->tokens, "job_tokens", TOKENS_BYTES);
     c->setup.limits.settle_ms = setup->limits.settle_ms ? setup->limits.settle_ms : SETTLE_MS;
     c->setup.limits.retry_ms = setup->limits.retry_ms ? setup->limits.retry_ms : RETRY_MS;
-    c->log = (struct job_log){setup->events, setup->store, setup->published, setup->owner};
+    c->dossiers = dossier_send_new(&(struct dossier_send_setup){.base = setup->base,
+                                                                .aside = setup->aside,
+                                                                .members = setup->members,
+                                                                .store = setup->store,
+                                                                .send = send_for,
+                                                                .changed = on_deputies,
+                                                                .note = on_note,
+                                                                .owner = c});
+    c->recall = recall_new(&(struct recall_setup){.base = setup->base,
+                                                  .cluster = setup->cluster,
+                                                  .members = setup->members,
+                                                  .send = send_for,
+                                                  .look = on_recalled,
+                                                  .owner = c});
+    c->log = (struct job_log){.events = setup->events,
+                              .store = setup->store,
+                              .dossiers = c->dossiers,
+                              .published = setup->published,
+                              .owner = setup->owner};
     c->post = (struct job_post){setup->send, setup->owner};
     c->retry = timer_new(setup->base, on_retry, c);
     c->settle = timer_new(setup->base, on_settle, c);
@@ -550,7 +577,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                                                     .stands = on_ring,
                                                     .owner = c});
     c->life = life_of(c);
-    restore_all(c);
+    coord_restore_all(c);
     return c;
 }
 
@@ -574,5 +601,8 @@ void coord_free(struct coord *c)
     timer_free(c->settle);
     job_ring_free(c->ring);
     job_life_free(c->life);
+    coord_moved_free(c);
+    dossier_send_free(c->dossiers);
+    recall_free(c->recall);
     free(c);
 }

@@ -14,17 +14,22 @@
 #include "daemon/ringd/job/job_state.h"
 #include "engine/err.h"
 
+struct aside;
 struct cluster;
 struct coord;
 struct event_base;
 struct event_log;
+struct file_set;
 struct ledger;
 struct job;
+struct job_head;
 struct loan;
 struct members;
 struct members_ring;
 struct metrics;
 struct opts;
+struct origin;
+struct parts;
 struct store;
 
 struct coord_setup { /* the pointers are borrowed */
@@ -42,14 +47,15 @@ struct coord_setup { /* the pointers are borrowed */
     struct metrics *metrics;
     struct event_log *events;
     struct ledger *ledger; /* may be NULL */
+    struct aside *aside;
     void *owner;
     /* To a member, perhaps this node. Takes the reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     /* Why the last connection to that node ended; "" if there was none. */
     const char *(*last_words)(void *owner, const uint8_t id[16]);
     /* A stage of this node is to plan the job; takes the references, but for the loan's. */
-    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec, json_t *nodes,
-                 struct loan *loan);
+    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+                 json_t *spec, json_t *nodes, struct loan *loan);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* A job has an event of this type. */
     void (*published)(void *owner, uint64_t job, const char *type);
@@ -75,7 +81,8 @@ int coord_cancel(struct coord *c,
  * unknown, −EALREADY ended or paused, −EINVAL it does not train, −EBUSY is about to end as it
  * will. */
 int coord_pause(struct coord *c, uint64_t id);
-/* It waits in the queue again. −ENOENT unknown, −EALREADY it is not paused. */
+/* A job that was paused waits in the queue again; one that waits to ask other nodes whether they
+ * have taken it over goes on without. −ENOENT unknown, −EALREADY it does neither. */
 int coord_continue(struct coord *c, uint64_t id);
 
 /* What is said next in a conversation that has been answered; NULL ends it. Takes the reference.
@@ -89,6 +96,22 @@ void coord_take_word(struct coord *c, enum job_word word, const json_t *body); /
 void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body);
 void coord_take_wanted(struct coord *c); /* another head needs nodes: "job-wanted" */
 void coord_changed(struct coord *c);     /* nodes came or went */
+
+/* Of dossiers (deputy/): messages, and what that node may fetch for its dossier of the job. */
+void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *body);
+void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body);
+struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job);
+/* "job-adopted": a node has taken over a job of this one. It is no longer this one's, and its result
+ * is fetched from there when it ends; parts: with what. */
+void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body);
+
+/* A job that this node kept a dossier of is its own from now on. entry: of store_get_unfinished;
+ * its inputs are in the loan (NULL: it has none); all borrowed. from: it was that one's. −EBADMSG
+ * with a sentence: it cannot be read. Whether it goes on, its record says. */
+int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, const struct job_head *from,
+                    struct err *err);
+/* After a restart, each such job gets its inputs again: lend's loan is dropped here; NULL: none. */
+void coord_lend(struct coord *c, struct loan *(*lend)(void *owner, uint64_t job), void *owner);
 
 const struct job *coord_find(const struct coord *c,
                              uint64_t id);            /* kept in memory: unfinished ones and the last ended */

@@ -80,6 +80,12 @@ void job_reset(struct job *job)
                         .is_spared = job->is_spared,
                         .was_lent = job->was_lent,
                         .is_restored = job->is_restored,
+                        .deputies = job->deputies,
+                        .is_asked_for = job->is_asked_for,
+                        .is_without_deputies = job->is_without_deputies,
+                        .origin = job->origin,
+                        .taken = job->taken,
+                        .moved = job->moved,
                         .said = job->said};
     memcpy(fresh.error, job->error, sizeof fresh.error);
     *job = fresh;
@@ -195,11 +201,21 @@ void job_drop_turn(struct job *job)
     job->turn = (struct job_turn){false, NULL};
 }
 
+struct takeover job_takeover(const struct job *job)
+{
+    struct takeover t = {.attempt = job->taken.attempt};
+    memcpy(t.from, job->taken.from.id, sizeof t.from);
+    return t;
+}
+
 json_t *job_encode_open(const struct job *job, size_t rank)
 {
-    return json_pack("{s:s s:I s:I s:I s:o s:o}", "kind", "job-open", "job", (json_int_t)job->id, "attempt",
-                     (json_int_t)job->attempt, "rank", (json_int_t)rank, "plan",
-                     job_plan_encode(&job->plan->shared), "nodes", placed_plan_nodes(job->plan));
+    const struct takeover taken = job_takeover(job);
+    return json_pack("{s:s s:I s:I s:I s:o s:o s:o* s:o*}", "kind", "job-open", "job", (json_int_t)job->id,
+                     "attempt", (json_int_t)job->attempt, "rank", (json_int_t)rank, "plan",
+                     job_plan_encode(&job->plan->shared), "nodes", placed_plan_nodes(job->plan), "origin",
+                     job->origin.job ? origin_encode(&job->origin) : NULL, "taken",
+                     job->taken.from.job ? takeover_encode(&taken) : NULL);
 }
 
 bool job_has_answered(const struct job *job, size_t rank)
@@ -269,7 +285,8 @@ static json_t *duration(const struct job *job)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I}", "id",
+    const struct job_nodes *deputies = &job->deputies;
+    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s?}", "id",
                      (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
                      job_type_name(job->type), "state", job_state_name(job->state), "created",
                      moment(job->created), "started", moment(job->started), "ended", moment(job->ended),
@@ -277,7 +294,8 @@ json_t *job_encode_short(const struct job *job)
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
                      *job->error ? json_string(job->error) : json_null(), "unsaved",
                      *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle,
-                     "model", job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
+                     "model", job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens,
+                     "deputy", deputies->n ? deputies->name[deputies->n - 1] : NULL);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/common/job_spec.h"
+#include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/job/survive/interruption.h"
 #include "daemon/ringd/job/job_state.h"
 #include "daemon/ringd/job/placed_plan.h"
@@ -18,6 +19,7 @@
 #include "net/ring.h"
 
 struct copies;
+struct takeover;
 struct loan;
 struct timeline;
 struct timelines;
@@ -84,6 +86,19 @@ struct job {
     bool is_spared;    /* memory ran out once: from then on every layer is recomputed */
     bool was_lent;     /* its client had opened files for it, in an earlier life of the daemon */
     bool is_restored;  /* it was submitted in one */
+    struct job_nodes deputies;  /* that may have a dossier of it (deputy/dossier_send.h) */
+    bool is_asked_for;          /* the daemon was started again: they are all asked before it goes on */
+    bool is_without_deputies;   /* its user says that it goes on without asking */
+    struct origin origin;       /* this node took it over; job 0: it was submitted here */
+    struct job_taken {          /* from whom */
+        struct job_head {
+            uint8_t id[16];
+            char name[64];
+            uint64_t job; /* its number there; 0: nobody */
+        } from;
+        uint32_t attempt;
+    } taken;
+    struct job_head moved; /* JOB_MOVED: who took it over, and its number there */
     json_t *said; /* owned: {kind: {adapter: step}}, how far its events have come; NULL: there were none */
 };
 
@@ -128,6 +143,8 @@ void job_progress(struct job *job, struct instant now); /* it made a step, a tok
 /* How it ended, as the end of a sentence that names it: "it is done", "it failed: …", "it was
  * cancelled". record: of job_encode. */
 void job_how_it_ended(char *text, size_t size, const json_t *record);
+/* From whom this node took it over: for one that has job->taken. */
+struct takeover job_takeover(const struct job *job);
 /* Puts down that a point of job->start is reached, the first time it is. */
 void job_mark(const struct job *job, double *at, struct instant now);
 

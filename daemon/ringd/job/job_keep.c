@@ -28,21 +28,25 @@ static void machine_life(char ret[MACHINE_SIZE])
 
 /* --- written ---------------------------------------------------------------------------------- */
 
-static json_t *nodes_encode(const struct job_nodes *nodes)
-{
-    json_t *list = json_array();
-    for (size_t r = 0; r < nodes->n; r++)
-        json_array_append_new(list, json_pack("[o, s]", id_json(nodes->id[r]), nodes->name[r]));
-    return list;
-}
-
 static json_t *interruption_encode(const struct interruption *i)
 {
     return json_pack("{s:s s:I s:I s:o s:b s:I s:I s:i s:i s:I s:s}", "cause", i->cause, "since",
-                     (json_int_t)i->since, "until", (json_int_t)i->until, "nodes", nodes_encode(&i->nodes),
+                     (json_int_t)i->since, "until", (json_int_t)i->until, "nodes", job_nodes_encode(&i->nodes),
                      "waited", (int)i->is_waited, "refused", (json_int_t)i->refused, "fitted",
                      (json_int_t)i->fitted, "count", (int)i->count, "in_a_row", (int)i->in_a_row, "step",
                      (json_int_t)i->step, "stage_of", i->stage_of);
+}
+
+static json_t *head_encode(const struct job_head *h)
+{
+    return json_pack("{s:o s:s s:I}", "node", id_json(h->id), "name", h->name, "job", (json_int_t)h->job);
+}
+
+static json_t *taken_encode(const struct job_taken *t)
+{
+    json_t *o = head_encode(&t->from);
+    json_object_set_new(o, "attempt", json_integer(t->attempt));
+    return o;
 }
 
 json_t *job_keep_encode(const struct job *job)
@@ -54,32 +58,21 @@ json_t *job_keep_encode(const struct job *job)
     json_t *life = json_pack(
         "{s:s s:s s:I s:b s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine, "attempt",
         (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "spared", (int)job->is_spared,
-        "nodes", nodes_encode(job_nodes(job)), "interruption",
+        "nodes", job_nodes_encode(job_nodes(job)), "interruption",
         job->interruption.count || job->interruption.fitted ? interruption_encode(&job->interruption) : NULL);
+    json_object_set_new(life, "deputies", job_nodes_encode(&job->deputies));
+    if (job->origin.job)
+        json_object_set_new(life, "origin", origin_encode(&job->origin));
+    if (job->taken.from.job)
+        json_object_set_new(life, "taken", taken_encode(&job->taken));
+    if (job->moved.job)
+        json_object_set_new(life, "moved", head_encode(&job->moved));
     if (job->state == JOB_STOPPING)
         json_object_set_new(life, "outcome", json_string(job_phase(job->outcome)->name));
     return life;
 }
 
 /* --- read ------------------------------------------------------------------------------------- */
-
-static bool nodes_read(struct job_nodes *ret, const json_t *list)
-{
-    size_t i;
-    json_t *node;
-    *ret = (struct job_nodes){.n = 0};
-    if (json_array_size(list) > RING_MAX_NODES)
-        return false;
-    json_array_foreach (list, i, node) {
-        const char *id = json_string_value(json_array_get(node, 0)),
-                   *name = json_string_value(json_array_get(node, 1));
-        if (!id || !name || id_parse(ret->id[i], id))
-            return false;
-        snprintf(ret->name[i], sizeof ret->name[i], "%s", name);
-        ret->n = i + 1;
-    }
-    return true;
-}
 
 static bool state_read(enum job_state *ret, const json_t *name)
 {
@@ -116,7 +109,25 @@ static bool interruption_read(struct interruption *ret, const char *unit, const 
                                  .step = number(o, "step")};
     text_read(ret->cause, sizeof ret->cause, o, "cause");
     text_read(ret->stage_of, sizeof ret->stage_of, o, "stage_of");
-    return nodes_read(&ret->nodes, json_object_get(o, "nodes"));
+    return job_nodes_read(&ret->nodes, json_object_get(o, "nodes"));
+}
+
+static bool head_read(struct job_head *ret, const json_t *o)
+{
+    const char *id = json_string_value(json_object_get(o, "node"));
+    *ret = (struct job_head){.job = number(o, "job")};
+    text_read(ret->name, sizeof ret->name, o, "name");
+    return id && ret->job && !id_parse(ret->id, id);
+}
+
+/* What says who heads it: all of it may be missing. */
+static bool heads_read(struct job *job, const json_t *life)
+{
+    const json_t *origin = json_object_get(life, "origin"), *taken = json_object_get(life, "taken"),
+                 *moved = json_object_get(life, "moved"), *deputies = json_object_get(life, "deputies");
+    job->taken.attempt = (uint32_t)number(taken, "attempt");
+    return (!origin || origin_read(&job->origin, origin)) && (!taken || head_read(&job->taken.from, taken)) &&
+           (!moved || head_read(&job->moved, moved)) && (!deputies || job_nodes_read(&job->deputies, deputies));
 }
 
 static bool life_read(struct job *job, const json_t *life)
@@ -130,7 +141,7 @@ static bool life_read(struct job *job, const json_t *life)
     return json_is_object(life) && attempt < UINT32_MAX - ATTEMPTS_OF_A_LIFE &&
            state_read(&job->state, json_object_get(life, "state")) && !job_state_ended(job->state) &&
            (job->state != JOB_STOPPING || state_read(&job->outcome, outcome)) &&
-           nodes_read(&job->offered, json_object_get(life, "nodes")) &&
+           job_nodes_read(&job->offered, json_object_get(life, "nodes")) && heads_read(job, life) &&
            (!interruption || interruption_read(&job->interruption, job_type_unit(job->type), interruption));
 }
 

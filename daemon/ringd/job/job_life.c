@@ -84,8 +84,8 @@ void life_stop(struct job_life *l, enum job_state outcome, const char *cause)
     const bool stopping = job->state == JOB_STOPPING;
     job_commit_forget(l->commit);
     job_watch_end(l->watch);
-    /* The first word counts; but a job that was to go on may be cancelled. */
-    if (stopping && !(is_to_go_on(job->outcome) && outcome == JOB_CANCELLED))
+    /* The first word counts; but a job that was to go on may be cancelled, or another node's. */
+    if (stopping && !(is_to_go_on(job->outcome) && (outcome == JOB_CANCELLED || outcome == JOB_MOVED)))
         return;
     job->outcome = outcome;
     job->is_idle = job->is_idle && is_to_go_on(outcome);
@@ -234,6 +234,7 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
     job->began_step = job->step;
     for (size_t r = 0; r < job_nodes(job)->n; r++)
         job_send_run(l->setup.post, job, r);
+    l->setup.runs(l->setup.owner, job);
     if (job->turn.is_here) /* said while it was interrupted, or not yet read */
         send_turn(l);
     else if (job->is_idle)

@@ -40,6 +40,7 @@ struct job_life_setup { /* the pointers are borrowed */
     /* A stage of this node is to plan it; takes over the references. */
     void (*plan)(void *owner, const struct job *job, json_t *nodes);
     void (*idle)(void *owner); /* a conversation has been answered, and waits for what is said next */
+    void (*runs)(void *owner, struct job *job); /* all its ranks are connected */
     /* No job is here any more: it has ended, or is to be QUEUED for another try. Not saved yet. */
     void (*over)(void *owner, struct job *job, enum job_state how);
     void *owner;
@@ -51,10 +52,12 @@ struct job *job_life_job(const struct job_life *l); /* NULL: none */
 
 /* There is none. Its ranks are the nodes of that ring. The job is borrowed until `over`. */
 void job_life_begin(struct job_life *l, struct job *job, const struct members_ring *ring);
-/* There is none. That job was here in an earlier life of the daemon, in a state in which it had
- * not ended: it is INTERRUPTED now, and goes on after job_life_changed. False: it does not, `why`
+/* There is none. That job was here in an earlier life of the daemon, or another node headed it: it
+ * is INTERRUPTED now, for that cause, and goes on after job_life_changed. False: it does not, `why`
  * is the sentence. */
-bool job_life_restore(struct job_life *l, struct job *job, char *why, size_t size);
+bool job_life_restore(struct job_life *l, struct job *job, const char *cause, char *why, size_t size);
+/* There is one, which another node has taken over: it stops, and is MOVED then, with `over`. */
+void job_life_move(struct job_life *l, const char *cause);
 /* There is one. −EBUSY: it is about to end as it will. */
 int job_life_cancel(struct job_life *l);
 /* There is one, which stops after its next step and is PAUSED then, with `over`. −EINVAL: it does

@@ -195,22 +195,27 @@ void life_lose_stage(struct job_life *l, const char *stage_of)
 
 /* A job that waited for a node waits on for that one; any other was interrupted by the end of the
  * daemon. */
-bool job_life_restore(struct job_life *l, struct job *job, char *why, size_t size)
+bool job_life_restore(struct job_life *l, struct job *job, const char *cause, char *why, size_t size)
 {
     const bool waited = job->state == JOB_INTERRUPTED;
-    char cause[200], fault[200];
-    snprintf(cause, sizeof cause, "node %s: its ringd was started again",
-             members_self(l->setup.members)->name);
+    char fault[200];
     if (!waited && !interruption_begin(&job->interruption, &job->offered, "", job_type_unit(job->type),
                                        job_progressed(job), cause, fault, sizeof fault)) {
         snprintf(why, size, "%s; %s", cause, fault);
         return false;
     }
+    if (job->taken.from.job && !job->is_asked_for) /* its old head is not waited for */
+        job->interruption.is_waited = true;
     l->job = job;
     enter_interrupted(l);
     if (waited)
         job_log_note(l->setup.log, job, "%s", cause);
     return true;
+}
+
+void job_life_move(struct job_life *l, const char *cause)
+{
+    life_stop(l, JOB_MOVED, cause);
 }
 
 int job_life_pause(struct job_life *l)

@@ -10,6 +10,7 @@
 
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/event_log.h"
+#include "daemon/ringd/job/deputy/dossier_send.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/log.h"
@@ -32,6 +33,13 @@ static bool is_kept(const char *type)
     return true;
 }
 
+static void put_line(const struct job_log *l, const struct job *job, const char *kind, const char *text)
+{
+    store_put_event(l->store, job->id, kind, text);
+    if (l->dossiers)
+        dossier_send_line(l->dossiers, job->id);
+}
+
 void job_log_publish(const struct job_log *l, const struct job *job, const char *type, json_t *json)
 {
     if (strcmp(type, "job") && strcmp(type, "end")) /* those have it as their id */
@@ -40,7 +48,7 @@ void job_log_publish(const struct job_log *l, const struct job *job, const char 
     if (text)
         event_log_publish(l->events, job->id, type, text);
     if (text && is_kept(type))
-        store_put_event(l->store, job->id, type, text);
+        put_line(l, job, type, text);
     free(text);
     l->published(l->owner, job->id, type);
 }
@@ -49,7 +57,7 @@ void job_log_remember(const struct job_log *l, const struct job *job, const char
 {
     char *text = text_of(json);
     if (text)
-        store_put_event(l->store, job->id, kind, text);
+        put_line(l, job, kind, text);
     free(text);
 }
 
@@ -59,6 +67,8 @@ void job_log_save(const struct job_log *l, const struct job *job)
     char *text = text_of(job_encode(job)), *life_text = life ? text_of(life) : NULL;
     if (text)
         store_put_job(l->store, job->id, job_state_name(job->state), text, life_text);
+    if (text && l->dossiers)
+        dossier_send_record(l->dossiers, job->id, text, life_text);
     free(life_text);
     free(text);
 }

@@ -10,6 +10,7 @@
 
 #include "daemon/ringd/job/job_state.h"
 
+struct dossier_send;
 struct event_log;
 struct job;
 struct store;
@@ -17,6 +18,7 @@ struct store;
 struct job_log { /* the pointers are borrowed */
     struct event_log *events;
     struct store *store;
+    struct dossier_send *dossiers; /* what the store gets, another node keeps as well; may be NULL */
     /* An event of this type has come to the log of events. */
     void (*published)(void *owner, uint64_t job, const char *type);
     void *owner;

@@ -65,7 +65,8 @@ void job_send_stop(const struct job_post *post, const struct job *job)
                         json_pack("{s:s s:I s:I s:I s:s s:b}", "kind", "job-stop", "job", (json_int_t)job->id,
                                   "attempt", (json_int_t)job->attempt, "rank", (json_int_t)r, "cause",
                                   job->error, "keep",
-                                  (int)(job->outcome == JOB_INTERRUPTED || job->outcome == JOB_PAUSED)));
+                                  (int)(job->outcome == JOB_INTERRUPTED || job->outcome == JOB_PAUSED ||
+                                        job->outcome == JOB_MOVED)));
 }
 
 void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body)

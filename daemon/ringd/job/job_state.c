@@ -58,6 +58,8 @@ static const struct job_phase phases[JOB_STATES] = {
     [JOB_INTERRUPTED] = {.name = "INTERRUPTED", .shown = "interrupted", .late = JOB_LATE_FEWER},
     /* Its user stopped it after a step, and says when it goes on. It has no nodes. */
     [JOB_PAUSED] = {.name = "PAUSED", .shown = "paused", .late = JOB_LATE_NEVER},
+    /* Another node took it over, and hands its result back when it ends. It has no nodes. */
+    [JOB_MOVED] = {.name = "MOVED", .shown = "moved", .late = JOB_LATE_NEVER},
     [JOB_DONE] = {.name = "DONE", .shown = "done", .is_end = true},
     [JOB_FAILED] = {.name = "FAILED", .shown = "failed", .is_end = true},
     [JOB_CANCELLED] = {.name = "CANCELLED", .shown = "cancelled", .is_end = true},

@@ -17,6 +17,7 @@ enum job_state {
     JOB_STOPPING,
     JOB_INTERRUPTED,
     JOB_PAUSED,
+    JOB_MOVED,
     JOB_DONE,
     JOB_FAILED,
     JOB_CANCELLED,

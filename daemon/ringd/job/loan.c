@@ -124,7 +124,8 @@ static bool is_own(const struct loan_book *book, int fd)
     return n < 0 || output_path_is_own(book->state_dir, real);
 }
 
-static int check_files(const struct loan_book *book, const json_t *files, const int *fds, struct err *err)
+static int check_files(const struct loan_book *book, const json_t *files, const int *fds, bool may_be_own,
+                       struct err *err)
 {
     size_t i;
     json_t *path;
@@ -132,13 +133,14 @@ static int check_files(const struct loan_book *book, const json_t *files, const 
         if (!is_file_to_read(fds[i]))
             return err_set(err, -EINVAL, "%s is no regular file that is open for reading alone",
                            json_string_value(path));
-        else if (is_own(book, fds[i]))
+        else if (!may_be_own && is_own(book, fds[i]))
             return err_set(err, -EPERM, "%s lies in ringd's own folder %s", json_string_value(path),
                            book->state_dir);
     return 0;
 }
 
-static int check(const struct loan_book *book, const json_t *about, const int *fds, size_t n, struct err *err)
+static int check(const struct loan_book *book, const json_t *about, const int *fds, size_t n, bool may_be_own,
+                 struct err *err)
 {
     const json_t *folders = json_object_get(about, "folders");
     if (!n || n > LOAN_FILES_MAX || !are_paths(json_object_get(about, "files"), n) ||
@@ -147,7 +149,7 @@ static int check(const struct loan_book *book, const json_t *about, const int *f
                        "{\"files\": […], \"folders\": […]} is needed: an absolute path for each of 1 to %d "
                        "descriptors, and at most %d folders",
                        LOAN_FILES_MAX, LOAN_FOLDERS_MAX);
-    return check_files(book, json_object_get(about, "files"), fds, err);
+    return check_files(book, json_object_get(about, "files"), fds, may_be_own, err);
 }
 
 static int take_room(struct loan_book *book, size_t bytes, size_t n, struct err *err)
@@ -160,11 +162,11 @@ static int take_room(struct loan_book *book, size_t bytes, size_t n, struct err 
                    "again when some have ended");
 }
 
-int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
-             struct err *err)
+static int take(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
+                bool may_be_own, struct err *err)
 {
     const size_t bytes = sizeof(struct loan) + json_weight(about) + n * LOAN_FD_BYTES;
-    int r = check(book, about, fds, n, err);
+    int r = check(book, about, fds, n, may_be_own, err);
     if (!r)
         r = take_room(book, bytes, n, err);
     if (r) {
@@ -179,6 +181,18 @@ int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, con
     memcpy(loan->fds, fds, n * sizeof *fds);
     *ret = loan;
     return 0;
+}
+
+int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
+             struct err *err)
+{
+    return take(ret, book, about, fds, n, false, err);
+}
+
+int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
+                  struct err *err)
+{
+    return take(ret, book, about, fds, n, true, err);
 }
 
 struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)

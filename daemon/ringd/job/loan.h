@@ -40,6 +40,10 @@ void loan_book_free(struct loan_book *book); /* loans that are left go by themse
  * folder. −EPERM, −EINVAL with a sentence; −ENOBUFS: there is no room. */
 int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
              struct err *err);
+/* The same of files that this node keeps of another one's job, and which lie in the daemon's own
+ * folder. */
+int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
+                  struct err *err);
 struct loan *loan_hold(struct loan *loan); /* NULL stays NULL */
 void loan_drop(struct loan *loan);
 

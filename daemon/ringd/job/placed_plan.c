@@ -38,11 +38,54 @@ size_t job_nodes_find(const struct job_nodes *nodes, const uint8_t id[16])
     return r;
 }
 
+json_t *job_nodes_encode(const struct job_nodes *nodes)
+{
+    json_t *list = json_array();
+    for (size_t r = 0; r < nodes->n; r++)
+        json_array_append_new(list, json_pack("[o, s]", id_json(nodes->id[r]), nodes->name[r]));
+    return list;
+}
+
+bool job_nodes_read(struct job_nodes *ret, const json_t *list)
+{
+    size_t i;
+    json_t *node;
+    *ret = (struct job_nodes){.n = 0};
+    if (json_array_size(list) > RING_MAX_NODES)
+        return false;
+    json_array_foreach (list, i, node) {
+        const char *id = json_string_value(json_array_get(node, 0)),
+                   *name = json_string_value(json_array_get(node, 1));
+        if (!id || !name || id_parse(ret->id[i], id))
+            return false;
+        snprintf(ret->name[i], sizeof ret->name[i], "%s", name);
+        ret->n = i + 1;
+    }
+    return true;
+}
+
+void job_nodes_drop(struct job_nodes *nodes, size_t i)
+{
+    const size_t behind = --nodes->n - i;
+    memmove(nodes->id[i], nodes->id[i + 1], behind * sizeof nodes->id[0]);
+    memmove(nodes->name[i], nodes->name[i + 1], behind * sizeof nodes->name[0]);
+    memmove(nodes->available + i, nodes->available + i + 1, behind * sizeof nodes->available[0]);
+}
+
 static void add_node(struct job_nodes *to, const struct job_nodes *from, size_t i)
 {
     memcpy(to->id[to->n], from->id[i], sizeof to->id[0]);
     memcpy(to->name[to->n], from->name[i], sizeof to->name[0]);
     to->available[to->n++] = from->available[i];
+}
+
+void job_nodes_add(struct job_nodes *to, const struct job_nodes *from, size_t i)
+{
+    if (job_nodes_find(to, from->id[i]) < to->n)
+        return;
+    if (to->n == RING_MAX_NODES)
+        job_nodes_drop(to, 0);
+    add_node(to, from, i);
 }
 
 /* Those that have a bit in `chosen` (0: all), the head among them. Mirrored, the ring is followed

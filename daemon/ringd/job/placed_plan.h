@@ -7,6 +7,7 @@
 #define DAEMON_PLACED_PLAN_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,12 @@ struct placed_plan {
  * object). */
 void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, json_t **ret_told);
 size_t job_nodes_find(const struct job_nodes *nodes, const uint8_t id[16]); /* nodes->n: it is none */
+/* Node i of `from` as well, if it is none of them yet; one of them goes. */
+void job_nodes_add(struct job_nodes *to, const struct job_nodes *from, size_t i);
+void job_nodes_drop(struct job_nodes *nodes, size_t i);
+/* [[id in hex, name], …]: a new object; and read again. */
+json_t *job_nodes_encode(const struct job_nodes *nodes);
+bool job_nodes_read(struct job_nodes *ret, const json_t *list);
 
 /* `told`: {"plan", "steps", "mirrored", "chosen", …}, the message job-planned. `offered`: the nodes
  * that it is about. −EBADMSG with a sentence: it is no plan, of a job of another type, or of other

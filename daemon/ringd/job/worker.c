@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/unsent.h"
+#include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/lane_counts.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
@@ -18,6 +20,7 @@
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/store/store.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
@@ -72,11 +75,13 @@ static void on_again(void *owner)
 }
 
 /* A job begins here: of what was said before nothing counts. */
-static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_int_t attempt)
+static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_int_t attempt,
+                  const struct origin *origin)
 {
     memcpy(w->head, head, 16);
     w->job = job;
     w->attempt = attempt;
+    w->origin = *origin;
     w->is_connecting = false;
     json_array_clear(w->reports);
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
@@ -124,6 +129,11 @@ static void end_stage(struct worker *w)
 bool worker_is_idle(const struct worker *w)
 {
     return w->state == WORKER_IDLE;
+}
+
+bool worker_works_on(const struct worker *w, const struct origin *of)
+{
+    return w->state != WORKER_IDLE && origin_is(&w->origin, of);
 }
 
 /* After the process is gone, or was given up: the lease is free again. */
@@ -179,6 +189,57 @@ static void on_patience(void *owner)
     end_stage(w);
 }
 
+/* --- who heads the job, on the disk ----------------------------------------------------------- */
+
+/* What an answer of the store leads back to. */
+struct noting {
+    struct worker *worker; /* NULL: nobody waits for it any more */
+};
+
+static void say_ready(struct worker *w, const json_t *event)
+{
+    w->state = WORKER_READY;
+    worker_tell(w, "job-ready", json_deep_copy(event));
+    timer_set_ms(w->again, AGAIN_MS);
+}
+
+static void forget_noting(struct worker *w)
+{
+    if (w->noting)
+        w->noting->worker = NULL;
+    w->noting = NULL;
+    json_decref(w->ready);
+    w->ready = NULL;
+}
+
+static void on_noted(void *arg, const char *nothing)
+{
+    struct noting *n = arg;
+    struct worker *w = n->worker;
+    (void)nothing;
+    free(n);
+    if (!w)
+        return;
+    json_t *ready = w->ready;
+    w->noting = NULL;
+    w->ready = NULL;
+    if (ready && w->state == WORKER_OPENING)
+        say_ready(w, ready);
+    json_decref(ready);
+}
+
+/* Nobody takes the job over with a word of this node that it gave before this attempt (ballots.h):
+ * so no head hears that it is ready before that is on the disk. */
+static void note_attempt(struct worker *w)
+{
+    const uint8_t *deputy = w->ranks > 1 ? w->nodes[1] : w->head;
+    forget_noting(w);
+    ballots_open(w->setup.ballots, &w->origin, w->head, deputy, (uint32_t)w->attempt, time(NULL));
+    w->noting = xmalloc(sizeof *w->noting);
+    w->noting->worker = w;
+    store_sync(w->setup.store, on_noted, w->noting);
+}
+
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -188,14 +249,15 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
         cost_query_ask(w->setup.cost_query, w->stage, event);
+    } else if (!strcmp(kind, "ready") && w->noting) {
+        w->ready = w->ready ? w->ready : json_deep_copy(event);
     } else if (!strcmp(kind, "ready")) {
-        w->state = WORKER_READY;
-        worker_tell(w, "job-ready", json_deep_copy(event));
-        timer_set_ms(w->again, AGAIN_MS);
+        say_ready(w, event);
     } else if (!strcmp(kind, "settled")) {
         held_files_settled(&w->held);
     } else if (!strcmp(kind, "done")) {
         held_files_drop(&w->held);
+        ballots_ended(w->setup.ballots, &w->origin, time(NULL));
         w->reported = true;
         worker_tell(w, "job-done", json_deep_copy(event));
     } else if (!strcmp(kind, "left")) {
@@ -250,7 +312,7 @@ static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
 /* Files for copies of what it trains, those of earlier processes first. */
 static int give_files(struct worker *w)
 {
-    int r = w->trains ? held_files_begin(&w->held, w->head, w->job) : 0;
+    int r = w->trains ? held_files_begin(&w->held, w->origin.head, w->origin.job) : 0;
     for (size_t i = 0; w->trains && i < w->held.n && !r; i++)
         r = spawn_send_file(w->stage, json_pack("{s:s}", "do", "hold"), w->held.fd[i]);
     return r;
@@ -290,12 +352,12 @@ void worker_say(struct worker *w, json_t *message)
         json_decref(message);
 }
 
-void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
-                 json_t *nodes, struct loan *loan)
+void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
+                 const char *type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     json_t *message =
         json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
-    begin(w, members_self(w->setup.members)->id, job, attempt);
+    begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
     w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
     w->state = WORKER_PLANNING;
@@ -336,12 +398,8 @@ static bool is_over_here(const struct worker *w, const uint8_t head[16], const j
 }
 
 /* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
-static void refuse(struct worker *w, const uint8_t head[16], const json_t *body)
+static void refuse(struct worker *w, const uint8_t head[16], const json_t *body, const char *cause)
 {
-    char cause[160];
-    const struct member *other = members_find(w->setup.members, w->head);
-    snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
-             other ? other->name : "another node");
     peers_send(w->setup.peers, head,
                json_pack("{s:s s:O s:O* s:O s:s s:b}", "kind", "job-failed", "job",
                          json_object_get(body, "job"), "attempt", json_object_get(body, "attempt"), "rank",
@@ -372,6 +430,28 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
     return r;
 }
 
+static bool describe_busy(const struct worker *w, char *cause, size_t size)
+{
+    const struct member *other = members_find(w->setup.members, w->head);
+    snprintf(cause, size, "busy with job %llu of %s", (unsigned long long)w->job,
+             other ? other->name : "another node");
+    return true;
+}
+
+/* Does the sender head the job, as far as this node knows? ret: where it was submitted. */
+static bool may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
+                     char *cause, size_t size)
+{
+    const json_t *origin = json_object_get(body, "origin"), *taken = json_object_get(body, "taken");
+    struct takeover from;
+    if (!origin_read(ret, origin)) {
+        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
+        memcpy(ret->head, head, sizeof ret->head);
+    }
+    return ballots_may_open(w->setup.ballots, ret, head, takeover_read(&from, taken) ? &from : NULL, cause,
+                            size);
+}
+
 void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body)
 {
     struct err err;
@@ -382,12 +462,15 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
         tell_again(w);
         return;
     }
-    if (w->state != WORKER_IDLE && !planned_here) {
-        refuse(w, head, body);
+    struct origin origin;
+    char cause[300];
+    if ((w->state != WORKER_IDLE && !planned_here && describe_busy(w, cause, sizeof cause)) ||
+        !may_open(w, head, body, &origin, cause, sizeof cause)) {
+        refuse(w, head, body, cause);
         return;
     }
     begin(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")),
-          json_integer_value(json_object_get(body, "attempt")));
+          json_integer_value(json_object_get(body, "attempt")), &origin);
     w->reported = false;
     w->state = WORKER_OPENING;
     if (read_open(w, body, rank, &err)) {
@@ -395,6 +478,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
         end_stage(w);
         return;
     }
+    note_attempt(w);
     /* Said on every node, so that each one's journal knows of the job. */
     const struct member *of = members_find(w->setup.members, head);
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
@@ -423,11 +507,19 @@ bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
+/* The job goes on later: what it has trained is kept. */
+static void let_go(struct worker *w, const json_t *stop)
+{
+    if (json_is_true(json_object_get(stop, "keep")))
+        return;
+    held_files_drop(&w->held);
+    ballots_ended(w->setup.ballots, &w->origin, time(NULL));
+}
+
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
 {
-    if (!json_is_true(json_object_get(body, "keep")) && !memcmp(w->held.head, head, 16) &&
-        json_integer_value(json_object_get(body, "job")) == (json_int_t)w->held.job)
-        held_files_drop(&w->held);
+    if (!memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job)
+        let_go(w, body);
     peers_send(w->setup.peers, head,
                json_pack("{s:s s:O s:O* s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
                          "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank")));
@@ -438,8 +530,7 @@ void worker_take_stop(struct worker *w, const json_t *body)
     const char *cause = json_string_value(json_object_get(body, "cause"));
     if (cause && *cause && w->state != WORKER_ENDING)
         log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
-    if (!json_is_true(json_object_get(body, "keep")))
-        held_files_drop(&w->held);
+    let_go(w, body);
     w->reported = true;
     end_stage(w);
 }
@@ -574,6 +665,7 @@ void worker_free(struct worker *w)
     lane_counts_free(w->counts);
     spawn_free(w->stage);
     held_files_drop(&w->held);
+    forget_noting(w);
     timer_free(w->release);
     timer_free(w->patience);
     timer_free(w->missed);

@@ -14,6 +14,7 @@
 
 #include "net/link.h"
 
+struct ballots;
 struct cluster;
 struct cost_query;
 struct event_base;
@@ -21,9 +22,11 @@ struct loan;
 struct member;
 struct members;
 struct opts;
+struct origin;
 struct peers;
 struct relay;
 struct spawner;
+struct store;
 struct worker;
 
 struct worker_setup { /* the pointers are borrowed */
@@ -36,6 +39,8 @@ struct worker_setup { /* the pointers are borrowed */
     struct peers *peers;
     struct relay *relay;
     struct cost_query *cost_query;
+    struct ballots *ballots;
+    struct store *store;
     void *owner;
     void (*stage_begins)(void *owner); /* the stage of a job is about to start here */
     void (*changed)(void *owner);      /* the lease is free again */
@@ -45,9 +50,10 @@ struct worker *worker_new(const struct worker_setup *setup);
 void worker_free(struct worker *w); /* lets go of the stage, which is killed */
 
 /* Head: a stage process that reads the inputs, of the loan those that are in it (NULL: none), and
- * answers with a plan. Takes references of JSON. Reports through messages, like the rest. */
-void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
-                 json_t *nodes, struct loan *loan);
+ * answers with a plan. origin: where the job was submitted. Takes references of JSON. Reports
+ * through messages, like the rest. */
+void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
+                 const char *type, json_t *spec, json_t *nodes, struct loan *loan);
 
 /* Messages, whose fields have been checked. Is the sender the head of the job that is named, and
  * does this node work on it, and on that attempt? */
@@ -76,6 +82,8 @@ void worker_describe(const struct worker *w, struct member *self);
 /* It works on no job, nor plans one. */
 bool worker_is_training(const struct worker *w); /* its stage makes steps */
 bool worker_is_idle(const struct worker *w);
+/* It has a stage of the job that was submitted there. */
+bool worker_works_on(const struct worker *w, const struct origin *of);
 
 struct worker_totals {
     bool running;                      /* a stage is here */

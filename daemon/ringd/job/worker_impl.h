@@ -5,6 +5,7 @@
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
+#include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/survive/held_files.h"
 #include "daemon/ringd/job/lanes.h"
@@ -26,6 +27,9 @@ struct worker {
     uint64_t job;
     json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
+    struct origin origin; /* where it was submitted */
+    struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
+    json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
     int rank;
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */

@@ -455,6 +455,36 @@ void store_get_events(struct store *s, uint64_t job, const char *kind, int64_t f
     post_read(s, r, done, arg);
 }
 
+void store_get_lines(struct store *s, uint64_t job, int64_t after,
+                     void (*done)(void *arg, const char *json), void *arg)
+{
+    struct store_request *r = request_new(GET_LINES, job, NULL, NULL);
+    r->from = after;
+    post_read(s, r, done, arg);
+}
+
+void store_get_unfinished(struct store *s, uint64_t job, void (*done)(void *arg, const char *json), void *arg)
+{
+    post_read(s, request_new(GET_UNFINISHED, job, NULL, NULL), done, arg);
+}
+
+void store_move_job(struct store *s, uint64_t from, uint64_t to)
+{
+    struct store_request *r = request_new(MOVE_JOB, from, NULL, NULL);
+    r->to = (int64_t)to;
+    post_write(s, r);
+}
+
+void store_drop_job(struct store *s, uint64_t job)
+{
+    post_write(s, request_new(DROP_JOB, job, NULL, NULL));
+}
+
+void store_put_note(struct store *s, const char *key, const char *json)
+{
+    post_write(s, request_new(PUT_NOTE, 0, key, json));
+}
+
 void store_put_points(struct store *s, const char *rows)
 {
     post_write(s, request_new(PUT_POINTS, 0, NULL, rows));
@@ -491,12 +521,12 @@ static void hand_over(void *arg, const char *json)
     *(char **)arg = xstrdup(json);
 }
 
-char *store_unfinished(struct store *s)
+/* Waits for this one answer without the loop; other answers stay for their delivery. */
+static char *read_now(struct store *s, enum request_kind kind)
 {
     char *json = NULL;
-    struct store_request *r = request_new(GET_UNFINISHED, 0, NULL, NULL);
+    struct store_request *r = request_new(kind, 0, NULL, NULL);
     post_read(s, r, hand_over, &json);
-    /* Waits for this one answer without the loop; other answers stay for their delivery. */
     pthread_mutex_lock(&s->lock);
     struct store_request **at = &s->finished.first;
     while (*at != r) {
@@ -514,4 +544,14 @@ char *store_unfinished(struct store *s)
     r->done(r->arg, r->json);
     request_free(r);
     return json;
+}
+
+char *store_unfinished(struct store *s)
+{
+    return read_now(s, GET_UNFINISHED);
+}
+
+char *store_notes(struct store *s)
+{
+    return read_now(s, GET_NOTES);
 }

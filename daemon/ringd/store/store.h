@@ -79,5 +79,26 @@ void store_sync(struct store *store, void (*done)(void *arg, const char *json), 
  * "logged": the latest of these or null, "tokens": of all steps, "texts": all of "prompt" and
  * "tokens"}. Synchronous; the caller frees. */
 char *store_unfinished(struct store *store);
+/* The same of one job, whatever its state, as an array of one entry or of none. */
+void store_get_unfinished(struct store *store, uint64_t job, void (*done)(void *arg, const char *json),
+                          void *arg);
+
+/* --- what this node keeps for others (job/deputy) --- */
+
+/* Numbers from here on are no jobs of this node, but records and histories of other heads' jobs, in
+ * the state "kept". No list has them. */
+#define STORE_FIRST_DOSSIER (UINT64_C(1) << 62)
+/* Lines of a job's history that lie behind the one of that number, oldest first and at most
+ * STORE_LINES, as a JSON array of [number, kind, line]. */
+enum { STORE_LINES = 256 };
+void store_get_lines(struct store *store, uint64_t job, int64_t after,
+                     void (*done)(void *arg, const char *json), void *arg);
+/* Record, life and history get another number, and the state "interrupted"; or they go. */
+void store_move_job(struct store *store, uint64_t from, uint64_t to);
+void store_drop_job(struct store *store, uint64_t job);
+/* A JSON object under a key, instead of the former; NULL: it goes. */
+void store_put_note(struct store *store, const char *key, const char *json);
+/* At start: a JSON array of [key, object]. Synchronous; the caller frees. */
+char *store_notes(struct store *store);
 
 #endif

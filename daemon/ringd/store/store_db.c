@@ -16,7 +16,7 @@
 #include "daemon/common/xalloc.h"
 
 enum {
-    SCHEMA_VERSION = 3, /* 2: points; 3: lives */
+    SCHEMA_VERSION = 4, /* 2: points; 3: lives; 4: notes */
     BUSY_MS = 5000,     /* somebody else has the file open, such as a backup */
     CACHE_KIB = 128,    /* lines are written once and seldom read */
 };
@@ -33,7 +33,7 @@ static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)
 
 static int set_up_schema(sqlite3 *db)
 {
-    char sql[1200];
+    char sql[1400];
     snprintf(
         sql, sizeof sql,
         "BEGIN;"
@@ -41,6 +41,7 @@ static int set_up_schema(sqlite3 *db)
         "updated INTEGER NOT NULL);"
         "CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state);"
         "CREATE TABLE IF NOT EXISTS lives(job INTEGER PRIMARY KEY, json TEXT NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS notes(key TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;"
         "CREATE TABLE IF NOT EXISTS events(id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, "
         "kind TEXT NOT NULL, json TEXT NOT NULL);"
         "CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);"
@@ -141,13 +142,16 @@ int store_db_open(sqlite3 **ret, const char *path, char ret_note[256], struct er
     return rc ? rc : open_db(ret, path, &damaged, err);
 }
 
-uint64_t store_db_last_job(sqlite3 *db)
+uint64_t store_db_last_job(sqlite3 *db, uint64_t below)
 {
     /* A number is used up by its history too, should the record itself never have reached the
      * disk. */
-    return (uint64_t)ask_number(
-        db, "SELECT max(coalesce((SELECT max(id) FROM jobs),0), coalesce((SELECT max(job) FROM events),0))",
-        0);
+    char sql[200];
+    snprintf(sql, sizeof sql,
+             "SELECT max(coalesce((SELECT max(id) FROM jobs WHERE id<%lld),0), coalesce((SELECT max(job) FROM "
+             "events WHERE job<%lld),0))",
+             (long long)below, (long long)below);
+    return (uint64_t)ask_number(db, sql, 0);
 }
 
 uint64_t store_db_used(sqlite3 *db)
@@ -165,7 +169,7 @@ int store_db_shrink(sqlite3 *db)
         "WHERE level = 0);"
         "DELETE FROM points WHERE level = 1 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
         "WHERE level = 1);"
-        "DELETE FROM jobs WHERE state IN ('done','failed','cancelled') AND id < (SELECT max(id) FROM jobs) - "
-        "10000",
+        "DELETE FROM jobs WHERE state IN ('done','failed','cancelled') AND id < (SELECT max(id) FROM jobs WHERE "
+        "state<>'kept') - 10000",
         NULL, NULL, NULL);
 }

@@ -13,8 +13,8 @@ struct sqlite3;
 
 /* Checked, in WAL mode, with this version's tables. ret_note: "" or what had to be set aside. */
 int store_db_open(struct sqlite3 **ret, const char *path, char ret_note[256], struct err *err);
-/* The highest job number in records or history, 0 = none. */
-uint64_t store_db_last_job(struct sqlite3 *db);
+/* The highest job number below that in records or history, 0 = none. */
+uint64_t store_db_last_job(struct sqlite3 *db, uint64_t below);
 
 /* Bytes of the file in use, and a tenth of the history (the oldest lines and points) given back for
  * what comes. */

@@ -32,6 +32,15 @@ enum statement {
     SQL_EVENTS,
     SQL_EVENTS_OF_KIND,
     SQL_UNFINISHED,
+    SQL_LINES,
+    SQL_PUT_NOTE,
+    SQL_END_NOTE,
+    SQL_NOTES,
+    SQL_MOVE_JOB,
+    SQL_MOVE_LIFE,
+    SQL_MOVE_EVENTS,
+    SQL_DROP_JOB,
+    SQL_DROP_EVENTS,
     SQL_PUT_POINTS,
     SQL_TRIM_POINTS,
     SQL_POINTS,
@@ -49,7 +58,7 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_JOBS] =
         ("SELECT "
          "json_remove(json,'$.spec','$.plan','$.memory','$.start','$.relayed','$.result','$.waits_for') "
-         "FROM jobs ORDER BY id DESC LIMIT ?1"),
+         "FROM jobs WHERE state<>'kept' ORDER BY id DESC LIMIT ?1"),
     [SQL_JOB] = "SELECT json FROM jobs WHERE id=?1",
     [SQL_EVENTS] = "SELECT json FROM events WHERE job=?1 ORDER BY id",
     [SQL_EVENTS_OF_KIND] = ("SELECT json FROM events WHERE job=?1 AND kind=?2 AND (?3<=0 OR "
@@ -76,7 +85,18 @@ static const char *const statement_text[SQL_COUNT] = {
          "(SELECT json FROM "
          "events WHERE job=j.id AND kind IN ('prompt','tokens') ORDER BY id)))) FROM jobs j LEFT JOIN lives "
          "l ON l.job=j.id WHERE "
-         "j.state NOT IN ('done','failed','cancelled') ORDER BY j.id"),
+         "CASE WHEN ?1 THEN j.id=?1 ELSE j.state NOT IN ('done','failed','cancelled','kept') END ORDER BY "
+         "j.id"),
+    [SQL_LINES] = "SELECT json_array(id,kind,json(json)) FROM events WHERE job=?1 AND id>?2 ORDER BY id LIMIT ?3",
+    [SQL_PUT_NOTE] = "INSERT OR REPLACE INTO notes(key,json) VALUES(?1,?2)",
+    [SQL_END_NOTE] = "DELETE FROM notes WHERE key=?1",
+    [SQL_NOTES] = "SELECT json_array(key,json(json)) FROM notes ORDER BY key",
+    [SQL_MOVE_JOB] =
+        "UPDATE jobs SET id=?2, state='interrupted', json=json_set(json,'$.id',?2) WHERE id=?1",
+    [SQL_MOVE_LIFE] = "UPDATE lives SET job=?2 WHERE job=?1",
+    [SQL_MOVE_EVENTS] = "UPDATE events SET job=?2, json=json_set(json,'$.job',?2) WHERE job=?1",
+    [SQL_DROP_JOB] = "DELETE FROM jobs WHERE id=?1",
+    [SQL_DROP_EVENTS] = "DELETE FROM events WHERE job=?1",
 };
 
 /* How fine, and how long it is kept. */
@@ -197,9 +217,37 @@ static int put_life(struct store_sql *s, const struct store_request *r)
     return step_once(stmt);
 }
 
+static int put_note(struct store_sql *s, const struct store_request *r)
+{
+    sqlite3_stmt *stmt = s->statements[r->json ? SQL_PUT_NOTE : SQL_END_NOTE];
+    sqlite3_bind_text(stmt, 1, r->word, -1, SQLITE_STATIC);
+    if (r->json)
+        sqlite3_bind_text(stmt, 2, r->json, -1, SQLITE_STATIC);
+    return step_once(stmt);
+}
+
+/* Record, life and lines. */
+static int change_job(struct store_sql *s, const struct store_request *r)
+{
+    static const enum statement moves[] = {SQL_MOVE_JOB, SQL_MOVE_LIFE, SQL_MOVE_EVENTS},
+                                drops[] = {SQL_DROP_JOB, SQL_END_LIFE, SQL_DROP_EVENTS};
+    int rc = SQLITE_OK;
+    for (size_t i = 0; i < 3 && rc == SQLITE_OK; i++) {
+        sqlite3_stmt *stmt = s->statements[(r->kind == MOVE_JOB ? moves : drops)[i]];
+        sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
+        if (r->kind == MOVE_JOB)
+            sqlite3_bind_int64(stmt, 2, r->to);
+        rc = step_once(stmt);
+    }
+    return rc;
+}
+
 static int put(struct store_sql *s, const struct store_request *r)
 {
-    int rc = r->kind == PUT_POINTS ? put_points(s, r) : put_line(s, r);
+    int rc = r->kind == PUT_POINTS                            ? put_points(s, r)
+             : r->kind == PUT_NOTE                            ? put_note(s, r)
+             : r->kind == MOVE_JOB || r->kind == DROP_JOB ? change_job(s, r)
+                                                              : put_line(s, r);
     if (rc == SQLITE_OK && r->kind == PUT_JOB)
         rc = put_life(s, r);
     return rc == SQLITE_OK && s->events_since_trim >= EVENTS_PER_TRIM ? trim(s) : rc;
@@ -210,15 +258,20 @@ static int get(struct store_sql *s, struct store_request *r)
     static const enum statement statement_of[] = {
         [GET_JOBS] = SQL_JOBS,     [GET_JOB] = SQL_JOB,
         [GET_EVENTS] = SQL_EVENTS, [GET_UNFINISHED] = SQL_UNFINISHED,
-        [GET_POINTS] = SQL_POINTS, [GET_SERIES] = SQL_SERIES};
+        [GET_POINTS] = SQL_POINTS, [GET_SERIES] = SQL_SERIES,
+        [GET_LINES] = SQL_LINES,   [GET_NOTES] = SQL_NOTES};
     enum statement which = statement_of[r->kind];
     if (r->kind == GET_EVENTS && r->word)
         which = SQL_EVENTS_OF_KIND;
     sqlite3_stmt *stmt = s->statements[which];
     if (r->kind == GET_JOBS)
         sqlite3_bind_int64(stmt, 1, r->job ? (int64_t)r->job : -1);
-    else if (r->kind == GET_JOB || r->kind == GET_EVENTS)
+    else if (r->kind == GET_JOB || r->kind == GET_EVENTS || r->kind == GET_UNFINISHED || r->kind == GET_LINES)
         sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
+    if (r->kind == GET_LINES) {
+        sqlite3_bind_int64(stmt, 2, r->from);
+        sqlite3_bind_int(stmt, 3, STORE_LINES);
+    }
     if (r->kind == GET_POINTS) {
         sqlite3_bind_text(stmt, 1, r->word, -1, SQLITE_STATIC);
         sqlite3_bind_int(stmt, 2, r->level);
@@ -241,7 +294,8 @@ static int get(struct store_sql *s, struct store_request *r)
 
 bool request_is_put(const struct store_request *r)
 {
-    return r->kind == PUT_JOB || r->kind == PUT_EVENT || r->kind == PUT_POINTS;
+    return r->kind == PUT_JOB || r->kind == PUT_EVENT || r->kind == PUT_POINTS || r->kind == PUT_NOTE ||
+           r->kind == MOVE_JOB || r->kind == DROP_JOB;
 }
 
 /* The row itself is at fault: the disk would refuse it for ever, and those behind it with it. */
@@ -330,7 +384,7 @@ void store_sql_close(struct store_sql *s)
 
 uint64_t store_sql_last_job(struct store_sql *s)
 {
-    return store_db_last_job(s->db);
+    return store_db_last_job(s->db, STORE_FIRST_DOSSIER);
 }
 
 void store_sql_set_limit(struct store_sql *s, uint64_t bytes)

@@ -17,7 +17,12 @@ enum request_kind {
     GET_JOB,
     GET_EVENTS,
     GET_UNFINISHED,
+    GET_LINES,
     PUT_POINTS,
+    PUT_NOTE,
+    MOVE_JOB,
+    DROP_JOB,
+    GET_NOTES,
     GET_POINTS,
     GET_SERIES,
     SYNC,       /* nothing is read: it is answered when the writes before it are on the disk */
@@ -28,14 +33,14 @@ struct store_request {
     struct store_request *next; /* in the order they were posted */
     enum request_kind kind;
     uint64_t job; /* or the limit, for GET_JOBS */
-    char *word;   /* owned: state of PUT_JOB, kind of the events, a folder; may be NULL */
+    char *word;   /* owned: state of PUT_JOB, kind of the events, a folder, a key; may be NULL */
     char *json;   /* owned: the record; of a read: the answer, NULL = no such record */
     char *life;   /* owned: of PUT_JOB; NULL: none */
     void (*done)(void *arg, const char *json);
     void *arg;    /* borrowed */
     int level;    /* GET_POINTS */
-    int64_t from; /* the same, and GET_EVENTS */
-    int64_t to;   /* GET_POINTS */
+    int64_t from; /* the same, GET_EVENTS and GET_LINES */
+    int64_t to;   /* GET_POINTS; MOVE_JOB: the new number */
 };
 
 struct store_sql;

@@ -19,6 +19,8 @@
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/worker.h"
@@ -98,6 +100,15 @@ HANDLER(elsewhere_take_api_more, elsewhere)
 HANDLER(elsewhere_take_api_told, elsewhere)
 HANDLER_OF_NOTHING(coord_take_wanted, coord)
 HANDLER(coord_send_away, coord)
+HANDLER(coord_take_noted, coord)
+HANDLER(coord_take_held, coord)
+HANDLER(deputy_take_news, deputy)
+HANDLER(deputy_take_recall, deputy)
+HANDLER(deputy_take_claim_ask, deputy)
+HANDLER(deputy_take_claim_answer, deputy)
+HANDLER(deputy_take_claim_release, deputy)
+HANDLER(parts_take_ask, parts)
+HANDLER(parts_take_told, parts)
 HANDLER(worker_take_open, worker)
 HANDLER_OF_NOTHING(worker_take_connect, worker)
 HANDLER_OF_BODY(worker_take_run, worker)
@@ -117,6 +128,25 @@ void node_drain(struct node *n, const uint8_t by[16], const char *reason)
 {
     (void)n, (void)reason;
     count(by);
+}
+
+void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body)
+{
+    (void)c, (void)parts, (void)body;
+    count(from);
+}
+
+bool deputy_take_landed(struct deputy *d, const uint8_t from[16], const json_t *body, uint64_t *ret_as)
+{
+    (void)d, (void)body, (void)ret_as;
+    count(from);
+    return false;
+}
+
+int coord_cancel(struct coord *c, uint64_t id)
+{
+    (void)c, (void)id;
+    return 0;
 }
 
 void coord_take_word(struct coord *c, enum job_word word, const json_t *body)

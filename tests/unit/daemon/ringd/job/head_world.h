@@ -15,6 +15,7 @@
 #include "daemon/common/optable.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/event_log.h"
+#include "daemon/ringd/aside.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/mailbox.h"
@@ -36,6 +37,7 @@ struct head {
     struct keys *keys;
     struct opts *opts;
     struct mailbox *mailbox;
+    struct aside *aside;
     struct cluster *cluster;
     struct members *members;
     struct store *store;
@@ -43,6 +45,7 @@ struct head {
     struct event_log *events;
     struct coord *coord;
     uint64_t seq;          /* of the other node's record */
+    size_t answered;       /* of the messages sent, so many were looked at by `look` */
     json_t *sent;          /* owned: {"to", "kind", …} of every message */
     unsigned plans;        /* asked of the stage here, */
     json_t *planned;       /* owned: of this spec the last time, */
@@ -66,11 +69,11 @@ static inline const char *last_words(void *owner, const uint8_t id[16])
     return "";
 }
 
-static inline void plan(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
-                        json_t *nodes, struct loan *loan)
+static inline void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
+                        const char *type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     struct head *h = owner;
-    (void)job, (void)attempt, (void)type, (void)loan;
+    (void)job, (void)attempt, (void)origin, (void)type, (void)loan;
     assert_int_equal(json_array_size(nodes), h->plan_nodes);
     h->plans++;
     json_decref(h->planned);
@@ -98,6 +101,20 @@ static inline void on_guard(evutil_socket_t fd, short what, void *arg)
     h->is_stuck = true;
 }
 
+/* Nodes came or went; and the other one, if the coord asks for it, lets go of its dossier. */
+static inline void look(struct head *h)
+{
+    coord_changed(h->coord);
+    for (; h->answered < json_array_size(h->sent); h->answered++) {
+        const json_t *m = json_array_get(h->sent, h->answered);
+        const uint8_t from[16] = {2};
+        json_t *held = json_pack("{s:O}", "job", json_object_get(m, "job"));
+        if (held && !strcmp(json_string_value(json_object_get(m, "kind")), "dossier-recall"))
+            coord_take_held(h->coord, from, held);
+        json_decref(held);
+    }
+}
+
 /* The other node's record; in reach while both say that they are linked. */
 static inline void link_nodes(struct head *h, bool linked)
 {
@@ -118,6 +135,7 @@ static inline void open_coord(struct head *h, unsigned settle_ms, enum job_state
                                 .store = h->store,
                                 .metrics = h->metrics,
                                 .events = h->events,
+                                .aside = h->aside,
                                 .send = send_message,
                                 .last_words = last_words,
                                 .plan = plan,
@@ -140,6 +158,7 @@ static inline int set_up(void **state)
     event_add(h->guard, &(struct timeval){GUARD_S, 0});
     h->opts = opts_new(conf_table);
     assert_int_equal(mailbox_new(&h->mailbox, h->base), 0);
+    h->aside = aside_new(h->mailbox);
     h->keys = own_keys(&h->keeper, (const uint8_t[AUTH_SEED]){1});
     assert_int_equal(cluster_open(&h->cluster, h->dir, h->keys, &err), 0);
     assert_int_equal(store_open(&h->store, h->dir, h->mailbox, NULL, note, &err), 0);
@@ -165,6 +184,7 @@ static inline int tear_down(void **state)
     store_close(h->store);
     cluster_close(h->cluster);
     keys_close(h->keys);
+    aside_free(h->aside);
     mailbox_free(h->mailbox);
     opts_free(h->opts);
     event_free(h->guard);

@@ -23,7 +23,7 @@ static void find_node(struct head *h)
 {
     members_self(h->members)->nended = 0;
     link_nodes(h, true);
-    coord_changed(h->coord);
+    look(h);
 }
 
 static void a_lost_stage_is_begun_again_behind_what_was_saved(void **state)
@@ -237,7 +237,7 @@ static void nodes_that_are_too_few_wait_for_the_others(void **state)
     say(h, job, 0, "job-stopped", json_object());
     assert_int_equal(job->state, JOB_INTERRUPTED);
     assert_non_null(strstr(job->error, "on 1 node: node n0 cannot hold its share; it waits for n1"));
-    coord_changed(h->coord); /* nothing is new */
+    look(h); /* nothing is new */
     assert_int_equal(job->state, JOB_INTERRUPTED);
     h->plan_nodes = RANKS;
     find_node(h);
@@ -250,7 +250,7 @@ static void say_drained(struct head *h, const char *reason)
     link_to(&other, 0);
     snprintf(other.drained, sizeof other.drained, "%s", reason);
     assert_int_equal(learn(h->members, &other, h->seq), 1);
-    coord_changed(h->coord);
+    look(h);
 }
 
 /* Of rank 0 when it has stopped after that step, as it was asked to. */
@@ -272,6 +272,7 @@ static void nodes_that_are_too_few_are_tried_once(void **state)
     h->plan_nodes = 1;
     say_drained(h, "a new disk");
     leave(h, job);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
     say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n0 cannot hold its share"));

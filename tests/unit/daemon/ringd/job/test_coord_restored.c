@@ -64,7 +64,7 @@ static void a_running_job_goes_on_behind_what_was_saved(void **state)
     assert_int_equal(job->steps, 5);
     assert_int_equal(job->tokens, 16);
     assert_int_equal(h->plans, 1); /* nothing is looked at before the node is open */
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
     assert_true(json_is_true(json_object_get(h->planned, "resume")));
@@ -85,7 +85,7 @@ static void without_a_save_it_begins_from_the_start(void **state)
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
     const struct job *job = reopen(h, train(h, "wait", 60));
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_false(json_is_true(json_object_get(h->planned, "resume")));
     assert_true(json_is_null(json_object_get(h->planned, "said")));
@@ -100,13 +100,13 @@ static void its_nodes_are_waited_for(void **state)
     step(h, job, 1);
     link_nodes(h, false);
     job = reopen(h, job);
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_INTERRUPTED);
     job_waits_for(job, text, sizeof text);
     assert_non_null(
         strstr(text, "after step 1: node n0: its ringd was started again; it waits for n1 until"));
     link_nodes(h, true);
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
 }
 
@@ -119,7 +119,7 @@ static void who_was_waited_for_still_is(void **state)
     lose_node(h, job);
     const int64_t until = job->interruption.until;
     job = reopen(h, job);
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_INTERRUPTED);
     assert_int_equal(job->interruption.until, until);
     assert_int_equal(job->interruption.count, 1);
@@ -135,7 +135,7 @@ static void a_step_that_ends_the_daemon_ends_the_job(void **state)
     const uint64_t id = job->id;
     for (unsigned i = 0; i < 3; i++) {
         job = reopen(h, job);
-        coord_changed(h->coord);
+        look(h);
         assert_int_equal(job->state, JOB_PLANNING);
     }
     reopen(h, job);
@@ -194,7 +194,7 @@ static void a_generation_goes_on_behind_what_the_disk_has(void **state)
         token(h, job, i, false);
     job = reopen(h, job);
     assert_int_equal(job->tokens, KEPT);
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(json_array_size(answer_of(h)), KEPT);
     for (int i = 0; i < KEPT; i++)
@@ -224,9 +224,10 @@ static void a_paused_job_stays_paused(void **state)
     job = reopen(h, job);
     assert_non_null(job);
     assert_int_equal(job->state, JOB_PAUSED);
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_PAUSED);
     assert_int_equal(coord_continue(h->coord, job->id), 0);
+    look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_true(json_is_true(json_object_get(h->planned, "resume")));
 }
@@ -347,7 +348,7 @@ static void copies_are_of_steps_that_were_said(void **state)
         for (unsigned i = 1; i <= said; i++)
             step(h, job, i);
         job = reopen(h, job);
-        coord_changed(h->coord);
+        look(h);
         say_planned(h, job);
         say_ready_with_copies(h, job);
         assert_int_equal(job->state, JOB_RUNNING);
@@ -369,7 +370,7 @@ static void no_copy_stands_for_lines_that_are_lost(void **state)
     step(h, job, 1);
     step(h, job, 2);
     struct job *lost = (struct job *)reopen(h, job);
-    coord_changed(h->coord);
+    look(h);
     say_planned(h, lost);
     lost->log_lost = 2; /* as another boot_id in the store makes it */
     say_ready_with_copies(h, lost);
@@ -403,7 +404,7 @@ static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
         for (unsigned restarts = 0; restarts <= 1; restarts++) {
             if (restarts) {
                 job = reopen(h, job);
-                coord_changed(h->coord);
+                look(h);
             } else {
                 say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "killed", "lost", 1));
                 all_say(h, job, "job-stopped");

@@ -74,7 +74,7 @@ static void lose_node(struct head *h, const struct job *job)
     link_nodes(h, false);
     self->ended[0][0] = 2;
     self->nended = 1;
-    coord_changed(h->coord);
+    look(h);
     assert_int_equal(job->state, JOB_STOPPING);
     say(h, job, 0, "job-stopped", json_object());
 }
@@ -83,7 +83,7 @@ static void find_node(struct head *h)
 {
     members_self(h->members)->nended = 0;
     link_nodes(h, true);
-    coord_changed(h->coord);
+    look(h);
 }
 
 static void got(const struct head *h, const char *want)

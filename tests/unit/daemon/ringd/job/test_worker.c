@@ -87,7 +87,8 @@ static int tear_down(void **state)
 static void plan(struct test *t, const char *lines)
 {
     stage_script_write(t->script, lines);
-    worker_plan(t->worker, JOB, 0, "train", json_object(), json_array(), NULL);
+    const struct origin origin = {.head = {1}, .job = JOB};
+    worker_plan(t->worker, JOB, 0, &origin, "train", json_object(), json_array(), NULL);
     assert_false(worker_is_idle(t->worker));
     event_base_dispatch(t->alone.base);
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Jobs that another node has taken over: they are its own now, and their results come home. */
+#include "daemon/ringd/job/coord_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/text_clean.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/job/deputy/file_set.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_life.h"
+#include "daemon/ringd/job/landing.h"
+#include "daemon/ringd/job/results.h"
+
+static const char *text_of(const json_t *body, const char *key)
+{
+    const char *text = json_string_value(json_object_get(body, key));
+    return text ? text : "";
+}
+
+/* is_over: the job had ended here, and need not be done again. */
+static void send_landed(const struct coord *c, const uint8_t to[16], uint64_t job, uint64_t as, bool is_over)
+{
+    c->setup.send(c->setup.owner, to,
+                  json_pack("{s:s s:I s:I s:b}", "kind", "job-landed", "job", (json_int_t)job, "as",
+                            (json_int_t)as, "over", (int)is_over));
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static enum job_state state_of(const char *shown)
+{
+    return !strcmp(shown, job_state_name(JOB_DONE))     ? JOB_DONE
+           : !strcmp(shown, job_state_name(JOB_FAILED)) ? JOB_FAILED
+                                                        : JOB_CANCELLED;
+}
+
+static void end(struct coord *c, struct job *job, const json_t *told)
+{
+    const enum job_state state = state_of(text_of(told, "state"));
+    const json_t *result = json_object_get(told, "result");
+    char why[sizeof job->error];
+    snprintf(why, sizeof why, "%s", state == JOB_DONE ? "" : text_of(told, "error"));
+    text_clean(job->error, sizeof job->error, why, true);
+    json_decref(job->result);
+    job->result = json_is_object(result) ? json_deep_copy(result) : NULL;
+    send_landed(c, job->moved.id, job->id, job->moved.job, false);
+    coord_finish(c, job, state);
+}
+
+/* The result that is under way. */
+struct coming {
+    struct coord *coord; /* borrowed: owner */
+    struct landing *landing;
+    uint64_t job;
+    json_t *told; /* owned: the message */
+};
+
+static void on_landed(void *owner, const char *folder, const char *why)
+{
+    struct coming *m = owner;
+    struct coord *c = m->coord;
+    struct job *job = coord_job(c, m->job);
+    c->coming = NULL;
+    if (job && job->state == JOB_MOVED && folder) {
+        job_log_note(&c->log, job, "its result is in %s%s%s", folder, *why ? ": " : "", why);
+        end(c, job, m->told);
+    } else if (job && job->state == JOB_MOVED) {
+        job_log_note(&c->log, job, "its result could not be fetched from %s: %s", job->moved.name, why);
+    }
+    json_decref(m->told);
+    free(m);
+}
+
+/* One at a time: the others are told of again. */
+static void land(struct coord *c, struct parts *parts, struct job *job, const json_t *told)
+{
+    const json_t *files = json_object_get(told, "files");
+    struct err err;
+    if (!json_array_size(files)) {
+        end(c, job, told);
+        return;
+    }
+    if (c->coming)
+        return;
+    if (file_set_check(files, true, &err)) {
+        job_log_note(&c->log, job, "its result cannot be fetched from %s: %s", job->moved.name, err.text);
+        return;
+    }
+    struct coming *m = xcalloc(1, sizeof *m);
+    *m = (struct coming){.coord = c, .job = job->id, .told = json_deep_copy(told)};
+    c->coming = m;
+    char *way = xasprintf("%s/results/.coming-%llu", c->setup.state_dir, (unsigned long long)job->id),
+         *rescue = results_rescue(c->setup.state_dir, job->id),
+         *kept = job->asked.kept_in ? results_folder(c->setup.state_dir, job->asked.adapter_out) : NULL;
+    results_make(c->setup.state_dir);
+    m->landing = landing_start(
+        &(struct landing_request){.parts = parts,
+                                  .aside = c->setup.aside,
+                                  .from = job->moved.id,
+                                  .job = job->moved.job,
+                                  .files = files,
+                                  .way = way,
+                                  .to = kept                     ? kept
+                                        : job->asked.adapter_out ? job->asked.adapter_out
+                                                                 : rescue,
+                                  .else_to = rescue,
+                                  .done = on_landed,
+                                  .owner = m});
+    free(way);
+    free(rescue);
+    free(kept);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+static void move(struct coord *c, struct job *job, const uint8_t to[16], uint64_t as)
+{
+    const struct member *m = members_find(c->setup.members, to);
+    char cause[200];
+    job->moved = (struct job_head){.job = as};
+    memcpy(job->moved.id, to, sizeof job->moved.id);
+    snprintf(job->moved.name, sizeof job->moved.name, "%s", m ? m->name : "?");
+    snprintf(cause, sizeof cause, "node %s has taken this job over", job->moved.name);
+    if (job == coord_active(c))
+        job_life_move(c->life, cause);
+    else
+        coord_put_aside(c, job, JOB_MOVED);
+}
+
+void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body)
+{
+    const uint64_t id = (uint64_t)json_integer_value(json_object_get(body, "job")),
+                   as = (uint64_t)json_integer_value(json_object_get(body, "as"));
+    const char *state = text_of(body, "state");
+    struct job *job = coord_job(c, id);
+    if (!job || job_state_ended(job->state)) {
+        send_landed(c, from, id, as, true);
+        return;
+    }
+    /* Nobody may who could not have a dossier of it. */
+    if (job_nodes_find(&job->deputies, from) == job->deputies.n)
+        return;
+    const bool is_its = !memcmp(job->moved.id, from, sizeof job->moved.id) && job->moved.job == as;
+    if (!is_its)
+        move(c, job, from, as);
+    if (job->state == JOB_MOVED && (!strcmp(state, job_state_name(JOB_DONE)) ||
+                                    !strcmp(state, job_state_name(JOB_FAILED)) ||
+                                    !strcmp(state, job_state_name(JOB_CANCELLED))))
+        land(c, parts, job, body);
+}
+
+void coord_moved_free(struct coord *c)
+{
+    if (!c->coming)
+        return;
+    landing_stop(c->coming->landing);
+    json_decref(c->coming->told);
+    free(c->coming);
+}

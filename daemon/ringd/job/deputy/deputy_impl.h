@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The deputy's inside, shared by deputy.c (dossiers that are kept), deputy_claim.c (whether a job
+ * may be taken over) and deputy_taken.c (jobs that were). */
+#ifndef DAEMON_DEPUTY_IMPL_H
+#define DAEMON_DEPUTY_IMPL_H
+
+#include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/placed_plan.h"
+#include "net/clock.h"
+
+struct claim;
+struct fetch;
+
+struct dossier {
+    struct deputy *deputy; /* borrowed: owner */
+    struct dossier *next;
+    uint64_t id; /* in the store, and of its folder */
+    uint8_t head[16];
+    char name[64]; /* of the head */
+    uint64_t job;  /* its number there */
+    /* What its record and life say; nodes.n 0: these have not come yet. */
+    struct origin of;
+    uint32_t attempt;
+    struct job_nodes nodes;
+    bool may_shrink;   /* it goes on without nodes that are lost */
+    uint64_t wait_for; /* seconds until then */
+    json_int_t number; /* of the latest news */
+    json_t *inputs;    /* owned: their list */
+    bool has_inputs;   /* they are here */
+    char why_none[300];
+    struct fetch *fetch; /* NULL: nothing is fetched */
+    int64_t seen;        /* seconds since 1970: its head, when this was last looked at */
+    bool was_reachable;
+    struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */
+    struct claim *claim;        /* owned; NULL: none is under way */
+};
+
+/* A job of another head that is this node's now, until that head has its result. */
+struct taken_job {
+    struct taken_job *next;
+    uint8_t head[16];
+    uint64_t job, as; /* its numbers there and here */
+    uint64_t id;      /* of the folder of its inputs */
+    json_t *inputs;   /* owned */
+    bool is_told;     /* the head, since it is in reach */
+    struct file_set *files; /* of its result; NULL: not opened yet */
+    bool is_opening;
+};
+
+struct deputy {
+    struct deputy_setup setup;
+    struct dossier *dossiers; /* owned */
+    struct taken_job *taken;  /* owned */
+    uint64_t next_id;
+    json_int_t rounds;
+    struct timer *timer; /* owned: something is due */
+    bool is_stopped;
+};
+
+const uint8_t *deputy_self(const struct deputy *d);
+bool deputy_reaches(const struct deputy *d, const uint8_t id[16]);
+void deputy_send(const struct deputy *d, const uint8_t to[16], json_t *message); /* takes the reference */
+struct dossier *deputy_find(const struct deputy *d, const uint8_t head[16], uint64_t job);
+/* Out of the list and of memory, and its note from the store; with `drops` also all that is kept of
+ * it. */
+void deputy_forget(struct deputy *d, struct dossier *x, bool drops);
+char *deputy_folder(const struct deputy *d, uint64_t id); /* the caller frees */
+void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later */
+
+/* deputy_claim.c */
+bool claim_may_begin(const struct dossier *x); /* by itself, once its time has come */
+void claim_begin(struct deputy *d, struct dossier *x, bool by_hand, bool must_ask,
+                 void (*done)(void *arg, uint64_t as, const char *why), void *arg);
+void claim_end(struct deputy *d, struct dossier *x, const char *why); /* unsuccessful */
+void claim_free(struct claim *claim);
+
+/* deputy_taken.c */
+/* It was promised. `done` as of deputy_adopt, or NULL. */
+void taken_begin(struct deputy *d, struct dossier *x, void (*done)(void *arg, uint64_t as, const char *why),
+                 void *arg);
+void taken_read_notes(struct deputy *d);
+void taken_changed(struct deputy *d);
+struct taken_job *taken_find(const struct deputy *d, const uint8_t head[16], uint64_t job);
+void taken_tell(struct deputy *d, struct taken_job *t); /* its old head */
+void taken_free_all(struct deputy *d);
+
+#endif

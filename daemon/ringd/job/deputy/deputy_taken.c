@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Jobs that this node has taken over: their inputs are lent to them, and their old heads hear of
+ * them until they have the result. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/aside.h"
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/job/deputy/deputy_impl.h"
+#include "daemon/ringd/job/deputy/file_set.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_state.h"
+#include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/results.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/store/store.h"
+
+static const char word[] = "taken";
+
+/* --- notes ------------------------------------------------------------------------------------ */
+
+static void key_of(char ret[ORIGIN_KEY], const struct taken_job *t)
+{
+    struct origin at = {.job = t->job};
+    memcpy(at.head, t->head, sizeof at.head);
+    origin_key(ret, word, &at);
+}
+
+static void put_note(const struct deputy *d, const struct taken_job *t)
+{
+    char key[ORIGIN_KEY];
+    json_t *note = json_pack("{s:o s:I s:I s:I s:O}", "head", id_json(t->head), "job", (json_int_t)t->job, "as",
+                             (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
+    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
+    key_of(key, t);
+    if (text)
+        store_put_note(d->setup.store, key, text);
+    free(text);
+    json_decref(note);
+}
+
+static void taken_free(struct taken_job *t)
+{
+    json_decref(t->inputs);
+    file_set_drop(t->files);
+    free(t);
+}
+
+void taken_free_all(struct deputy *d)
+{
+    for (struct taken_job *t = d->taken, *next; t; t = next) {
+        next = t->next;
+        taken_free(t);
+    }
+}
+
+struct taken_job *taken_find(const struct deputy *d, const uint8_t head[16], uint64_t job)
+{
+    struct taken_job *t = d->taken;
+    while (t && (t->job != job || memcmp(t->head, head, sizeof t->head) != 0))
+        t = t->next;
+    return t;
+}
+
+/* --- inputs, as a loan ------------------------------------------------------------------------ */
+
+/* {"files", "folders"} as loan_new has it: each file stands for the path that it had at the head. */
+static json_t *about_of(const json_t *inputs)
+{
+    json_t *files = json_array(), *folders = json_array(), *input;
+    size_t i, k;
+    json_array_foreach (inputs, i, input) {
+        const char *path = json_string_value(json_object_get(input, "path")), *slash = strrchr(path, '/');
+        json_t *folder = json_stringn(path, slash > path ? (size_t)(slash - path) : 1), *known;
+        bool is_known = false;
+        json_array_append_new(files, json_string(path));
+        json_array_foreach (folders, k, known)
+            is_known = is_known || json_equal(known, folder);
+        if (!is_known && json_array_size(folders) < LOAN_FOLDERS_MAX)
+            json_array_append(folders, folder);
+        json_decref(folder);
+    }
+    return json_pack("{s:o s:o}", "files", files, "folders", folders);
+}
+
+/* NULL: there is nothing to lend, or the log says what is wrong. May wait for this node's disk. */
+static struct loan *lend(struct deputy *d, const char *folder, const json_t *inputs)
+{
+    const size_t n = json_array_size(inputs);
+    int fds[FILE_SET_MOST];
+    size_t got = 0;
+    struct loan *loan = NULL;
+    struct err err = {""};
+    for (; got < n; got++) {
+        char *path = xasprintf("%s/%zu", folder, got);
+        fds[got] = open(path, O_RDONLY | O_CLOEXEC);
+        if (fds[got] < 0)
+            err_set(&err, -errno, "%s cannot be opened: %s", path, strerror(errno));
+        free(path);
+        if (*err.text)
+            break;
+    }
+    json_t *about = about_of(inputs);
+    if (n && got == n)
+        loan_new_kept(&loan, d->setup.loans, about, fds, n, &err);
+    else
+        while (got > 0)
+            close(fds[--got]);
+    json_decref(about);
+    if (n && !loan)
+        log_warning("the inputs of a job that this node has taken over are not here: %s", err.text);
+    return loan;
+}
+
+/* --- taking over ------------------------------------------------------------------------------ */
+
+/* A job on its way from the dossiers to the coord. */
+struct passage {
+    struct deputy *deputy;
+    struct job_head from;
+    uint64_t as, id;
+    json_t *inputs; /* owned */
+    void (*done)(void *arg, uint64_t as, const char *why);
+    void *arg;
+};
+
+static void end_passage(struct passage *p, const char *why)
+{
+    if (p->done)
+        p->done(p->arg, why ? 0 : p->as, why);
+    json_decref(p->inputs);
+    free(p);
+}
+
+static void on_entry(void *arg, const char *text)
+{
+    struct passage *p = arg;
+    struct deputy *d = p->deputy;
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+    const json_t *entry = json_array_get(list, 0);
+    if (d->is_stopped) {
+        end_passage(p, "ringd on this node ends");
+    } else {
+        char *folder = deputy_folder(d, p->id);
+        struct loan *loan = lend(d, folder, p->inputs);
+        const bool is_taken = entry && d->setup.taken(d->setup.owner, p->as, entry, loan, &p->from);
+        loan_drop(loan);
+        free(folder);
+        end_passage(p, is_taken ? NULL : "what this node keeps of the job cannot be read: see its log");
+    }
+    json_decref(list);
+}
+
+void taken_begin(struct deputy *d, struct dossier *x, void (*done)(void *arg, uint64_t as, const char *why),
+                 void *arg)
+{
+    struct passage *p = xcalloc(1, sizeof *p);
+    struct taken_job *t = xcalloc(1, sizeof *t);
+    *p = (struct passage){.deputy = d,
+                          .from = {.job = x->job},
+                          .as = store_next_job(d->setup.store),
+                          .id = x->id,
+                          .inputs = json_deep_copy(x->inputs),
+                          .done = done,
+                          .arg = arg};
+    memcpy(p->from.id, x->head, sizeof p->from.id);
+    snprintf(p->from.name, sizeof p->from.name, "%s", x->name);
+    *t = (struct taken_job){
+        .next = d->taken, .job = x->job, .as = p->as, .id = x->id, .inputs = json_deep_copy(x->inputs)};
+    memcpy(t->head, x->head, sizeof t->head);
+    d->taken = t;
+    put_note(d, t);
+    log_job(LOG_LEVEL_INFO, x->job, "this job of %s is job %llu of this node from now on", x->name,
+            (unsigned long long)p->as);
+    store_move_job(d->setup.store, x->id, p->as);
+    deputy_forget(d, x, false);
+    store_get_unfinished(d->setup.store, p->as, on_entry, p);
+}
+
+/* --- what old heads hear ---------------------------------------------------------------------- */
+
+/* A result whose files are opened, beside the loop. */
+struct showing {
+    struct aside_work work;
+    struct deputy *deputy; /* the loop's alone, as the next two */
+    uint8_t head[16];
+    uint64_t job;
+    json_t *record; /* owned */
+    char *folder;   /* owned; NULL: there is none */
+    struct file_set *files;
+    struct err err;
+};
+
+static void open_result(struct aside_work *w)
+{
+    struct showing *s = (struct showing *)w;
+    if (s->folder)
+        file_set_of_folder(&s->files, s->folder, &s->err);
+}
+
+static void showing_free(struct aside_work *w)
+{
+    struct showing *s = (struct showing *)w;
+    json_decref(s->record);
+    free(s->folder);
+    file_set_drop(s->files);
+    free(s);
+}
+
+static void say(struct deputy *d, struct taken_job *t, const json_t *record)
+{
+    const json_t *result = json_object_get(record, "result"), *error = json_object_get(record, "error");
+    deputy_send(d, t->head,
+                json_pack("{s:s s:I s:I s:O s:O* s:O* s:o*}", "kind", "job-adopted", "job", (json_int_t)t->job,
+                          "as", (json_int_t)t->as, "state", json_object_get(record, "state"), "error",
+                          json_is_string(error) ? error : NULL, "result", json_is_object(result) ? result : NULL,
+                          "files", t->files ? file_set_list(t->files) : NULL));
+}
+
+static void on_opened(struct aside_work *w)
+{
+    struct showing *s = (struct showing *)w;
+    struct deputy *d = s->deputy;
+    struct taken_job *t = taken_find(d, s->head, s->job);
+    if (t) {
+        t->is_opening = false;
+        t->files = t->files ? t->files : file_set_hold(s->files);
+        if (!s->files && s->folder)
+            log_job(LOG_LEVEL_WARNING, t->as, "the result of this job cannot be handed to its old head: %s",
+                    s->err.text);
+        say(d, t, s->record);
+    }
+    showing_free(w);
+}
+
+static bool has_ended(const json_t *record)
+{
+    const char *state = json_string_value(json_object_get(record, "state"));
+    for (enum job_state s = 0; state && s < JOB_STATES; s++)
+        if (job_state_ended(s) && !strcmp(state, job_state_name(s)))
+            return true;
+    return false;
+}
+
+static char *result_folder(const struct deputy *d, uint64_t as, const json_t *record)
+{
+    const char *type = json_string_value(json_object_get(record, "type"));
+    enum job_type kind;
+    struct job_spec asked;
+    struct err err;
+    if (!type || job_type_read(&kind, type, &err) ||
+        job_spec_read(&asked, kind, json_object_get(record, "spec"), &err))
+        return NULL;
+    return results_of(d->setup.state_dir, as, &asked);
+}
+
+/* The context of a question to the store. */
+struct telling {
+    struct deputy *deputy;
+    uint8_t head[16];
+    uint64_t job;
+};
+
+static void on_record(void *arg, const char *text)
+{
+    const struct telling g = *(struct telling *)arg;
+    struct deputy *d = g.deputy;
+    struct taken_job *t = taken_find(d, g.head, g.job);
+    json_t *record = text ? json_loads(text, 0, NULL) : NULL;
+    free(arg);
+    if (t && record && !d->is_stopped && !t->is_opening && has_ended(record)) {
+        struct showing *s = xcalloc(1, sizeof *s);
+        *s = (struct showing){.work = {.run = open_result, .done = on_opened, .drop = showing_free},
+                              .deputy = d,
+                              .job = g.job,
+                              .record = json_incref(record),
+                              .folder = result_folder(d, t->as, record)};
+        memcpy(s->head, g.head, sizeof s->head);
+        t->is_opening = true;
+        if (aside_run(d->setup.aside, &s->work)) {
+            t->is_opening = false;
+            showing_free(&s->work);
+        }
+    } else if (t && record && !d->is_stopped && !has_ended(record)) {
+        say(d, t, record);
+    }
+    json_decref(record);
+}
+
+void taken_tell(struct deputy *d, struct taken_job *t)
+{
+    struct telling *g = xmalloc(sizeof *g);
+    *g = (struct telling){.deputy = d, .job = t->job};
+    memcpy(g->head, t->head, sizeof g->head);
+    t->is_told = true;
+    store_get_job(d->setup.store, t->as, on_record, g);
+}
+
+void taken_changed(struct deputy *d)
+{
+    for (struct taken_job *t = d->taken; t; t = t->next) {
+        const bool is_reachable = deputy_reaches(d, t->head);
+        if (is_reachable && !t->is_told)
+            taken_tell(d, t);
+        t->is_told = t->is_told && is_reachable;
+    }
+}
+
+void deputy_ended(struct deputy *d, uint64_t as)
+{
+    for (struct taken_job *t = d->taken; t; t = t->next)
+        if (t->as == as && deputy_reaches(d, t->head))
+            taken_tell(d, t);
+}
+
+bool deputy_take_landed(struct deputy *d, const uint8_t from[16], const json_t *body, uint64_t *ret_as)
+{
+    const uint64_t job = (uint64_t)json_integer_value(json_object_get(body, "job")),
+                   as = (uint64_t)json_integer_value(json_object_get(body, "as"));
+    struct taken_job **at = &d->taken, *t = taken_find(d, from, job);
+    char key[ORIGIN_KEY];
+    if (!t || t->as != as)
+        return false;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    key_of(key, t);
+    store_put_note(d->setup.store, key, NULL);
+    deputy_drop_folder(d, t->id);
+    *ret_as = as;
+    taken_free(t);
+    return json_is_true(json_object_get(body, "over"));
+}
+
+struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t as)
+{
+    struct taken_job *t = d->taken;
+    while (t && (t->as != as || memcmp(t->head, to, sizeof t->head) != 0))
+        t = t->next;
+    return t ? t->files : NULL;
+}
+
+struct loan *deputy_lend(struct deputy *d, uint64_t as)
+{
+    struct taken_job *t = d->taken;
+    while (t && t->as != as)
+        t = t->next;
+    if (!t)
+        return NULL;
+    char *folder = deputy_folder(d, t->id);
+    struct loan *loan = lend(d, folder, t->inputs);
+    free(folder);
+    return loan;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+void taken_read_notes(struct deputy *d)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach (d->setup.notes, i, row) {
+        const char *key = json_string_value(json_array_get(row, 0));
+        const json_t *note = json_array_get(row, 1);
+        const char *head = json_string_value(json_object_get(note, "head"));
+        struct err err;
+        if (!key || strncmp(key, word, sizeof word - 1) != 0)
+            continue;
+        struct taken_job *t = xcalloc(1, sizeof *t);
+        *t = (struct taken_job){.next = d->taken,
+                                .job = (uint64_t)json_integer_value(json_object_get(note, "job")),
+                                .as = (uint64_t)json_integer_value(json_object_get(note, "as")),
+                                .id = (uint64_t)json_integer_value(json_object_get(note, "id")),
+                                .inputs = json_incref(json_object_get(note, "inputs"))};
+        if (!head || id_parse(t->head, head) || !t->job || !t->as || t->id < STORE_FIRST_DOSSIER ||
+            file_set_check(t->inputs, false, &err)) {
+            store_put_note(d->setup.store, key, NULL);
+            taken_free(t);
+            continue;
+        }
+        d->next_id = t->id >= d->next_id ? t->id + 1 : d->next_id;
+        d->taken = t;
+    }
+}

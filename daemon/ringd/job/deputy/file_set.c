@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/deputy/file_set.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/common/job_spec.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/results.h"
+
+struct file_set {
+    atomic_size_t holders;
+    size_t n;
+    uint64_t bytes;
+    struct one_file {
+        char *path; /* owned */
+        int fd;     /* owned */
+        uint64_t bytes;
+        int64_t changed; /* ns since 1970 */
+    } at[FILE_SET_MOST];
+};
+
+static struct file_set *set_new(void)
+{
+    struct file_set *s = xcalloc(1, sizeof *s);
+    atomic_init(&s->holders, 1);
+    return s;
+}
+
+struct file_set *file_set_hold(struct file_set *s)
+{
+    if (s)
+        atomic_fetch_add(&s->holders, 1);
+    return s;
+}
+
+void file_set_drop(struct file_set *s)
+{
+    if (!s || atomic_fetch_sub(&s->holders, 1) > 1)
+        return;
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->at[i].path);
+        close(s->at[i].fd);
+    }
+    free(s);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* Takes over fd. */
+static int add(struct file_set *s, const char *path, int fd, struct err *err)
+{
+    struct stat st;
+    int r = 0;
+    if (fd < 0 || fstat(fd, &st))
+        r = err_set(err, -errno, "%s cannot be opened: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        r = err_set(err, -EINVAL, "%s is no regular file", path);
+    else if (s->n == FILE_SET_MOST)
+        r = err_set(err, -E2BIG, "the job has more than %d files", FILE_SET_MOST);
+    else if (s->bytes + (uint64_t)st.st_size > FILE_SET_BYTES)
+        r = err_set(err, -E2BIG, "the files of the job have more than %llu MiB, with %s",
+                    (unsigned long long)(FILE_SET_BYTES >> 20), path);
+    if (r) {
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    s->bytes += (uint64_t)st.st_size;
+    s->at[s->n++] = (struct one_file){.path = xstrdup(path),
+                                      .fd = fd,
+                                      .bytes = (uint64_t)st.st_size,
+                                      .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec};
+    return 0;
+}
+
+static int open_file(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo would wait for its writer */
+}
+
+static bool is_in(const char *file, const char *folder)
+{
+    const size_t n = strlen(folder);
+    return !strncmp(file, folder, n) && file[n] == '/' && !strchr(file + n + 1, '/');
+}
+
+/* Of a loan what has that path, or lies in it. ret: how many there were. */
+static int add_lent(struct file_set *s, struct loan *loan, const char *path, size_t *ret, struct err *err)
+{
+    json_t *about = loan_message(loan), *file;
+    size_t i, n;
+    const int *fds = loan_fds(loan, &n);
+    int r = 0;
+    *ret = 0;
+    json_array_foreach (json_object_get(about, "files"), i, file) {
+        const char *name = json_string_value(file);
+        if (r || (strcmp(name, path) && !is_in(name, path)))
+            continue;
+        r = add(s, name, fcntl(fds[i], F_DUPFD_CLOEXEC, 3), err);
+        ++*ret;
+    }
+    json_decref(about);
+    return r;
+}
+
+/* Its files; what lies in folders below is none of a job's. */
+static int add_folder(struct file_set *s, const char *path, struct err *err)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    int r = dir ? 0 : err_set(err, -errno, "%s cannot be opened: %s", path, strerror(errno));
+    while (!r && (e = readdir(dir))) {
+        char *file = xasprintf("%s/%s", path, e->d_name);
+        struct stat st;
+        if (*e->d_name != '.' && !stat(file, &st) && S_ISREG(st.st_mode))
+            r = add(s, file, open_file(file), err);
+        free(file);
+    }
+    if (dir)
+        closedir(dir);
+    return r;
+}
+
+static int add_path(struct file_set *s, struct loan *loan, const char *path, struct err *err)
+{
+    struct stat st;
+    size_t lent = 0;
+    int r = loan ? add_lent(s, loan, path, &lent, err) : 0;
+    if (r || lent)
+        return r;
+    return !stat(path, &st) && S_ISDIR(st.st_mode) ? add_folder(s, path, err)
+                                                   : add(s, path, open_file(path), err);
+}
+
+/* A file of one's own schedule has a slash in it; without, it is a name. */
+static bool is_input(const struct field *f, const char *path, bool resumes)
+{
+    return f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
+           (f->path == FIELD_MAY_READ && strchr(path, '/')) ||
+           (f->path == FIELD_WRITES && resumes && !strcmp(f->name, "adapter_out"));
+}
+
+int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *loan, struct err *err)
+{
+    struct file_set *s = set_new();
+    const bool resumes = json_is_true(json_object_get(spec, "resume"));
+    int r = 0;
+    for (const struct field *f = job_spec_fields(); f->name && !r; f++) {
+        const char *path = json_string_value(json_object_get(spec, f->name));
+        bool is_twice = false;
+        for (const struct field *b = job_spec_fields(); b != f; b++) /* a key has a row for each type */
+            is_twice = is_twice || !strcmp(b->name, f->name);
+        if (path && !is_twice && is_input(f, path, resumes))
+            r = add_path(s, loan, path, err);
+    }
+    if (r)
+        file_set_drop(s);
+    else
+        *ret = s;
+    return r;
+}
+
+int file_set_of_folder(struct file_set **ret, const char *folder, struct err *err)
+{
+    struct file_set *s = set_new();
+    json_t *list = access(folder, F_OK) ? json_array() : results_list(folder, err), *file;
+    size_t i;
+    int r = list ? 0 : -EIO;
+    json_array_foreach (list, i, file) {
+        const char *name = json_string_value(json_object_get(file, "name"));
+        uint64_t bytes;
+        int fd = -1;
+        const int e = r ? r : results_open(folder, name, &fd, &bytes);
+        if (!r)
+            r = e ? err_set(err, e, "%s/%s cannot be opened: %s", folder, name, strerror(-e))
+                  : add(s, name, fd, err);
+    }
+    json_decref(list);
+    if (r)
+        file_set_drop(s);
+    else
+        *ret = s;
+    return r;
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+json_t *file_set_list(const struct file_set *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n; i++)
+        json_array_append_new(list, json_pack("{s:s s:I s:I}", "path", s->at[i].path, "bytes",
+                                              (json_int_t)s->at[i].bytes, "changed",
+                                              (json_int_t)s->at[i].changed));
+    return list;
+}
+
+/* Nothing that leads out of the folder it will be put in. */
+static bool is_below(const char *path)
+{
+    return *path && *path != '/' && strcmp(path, "..") && strncmp(path, "../", 3) && !strstr(path, "/../") &&
+           (strlen(path) < 3 || strcmp(path + strlen(path) - 3, "/..") != 0);
+}
+
+int file_set_check(const json_t *list, int in_folder, struct err *err)
+{
+    uint64_t sum = 0;
+    size_t i;
+    json_t *file;
+    if (json_array_size(list) > FILE_SET_MOST)
+        return err_set(err, -EBADMSG, "it has %zu files, and %d are allowed", json_array_size(list),
+                       FILE_SET_MOST);
+    json_array_foreach (list, i, file) {
+        const char *path = json_string_value(json_object_get(file, "path"));
+        const json_int_t bytes = json_integer_value(json_object_get(file, "bytes"));
+        if (!path || strlen(path) > 4000 || (in_folder ? !is_below(path) : *path != '/') || bytes < 0 ||
+            (uint64_t)bytes > FILE_SET_BYTES)
+            return err_set(err, -EBADMSG, "its list of files is malformed at file %zu", i + 1);
+        sum += (uint64_t)bytes;
+    }
+    return sum <= FILE_SET_BYTES ? 0
+                                 : err_set(err, -EBADMSG, "its files have more than %llu MiB together",
+                                           (unsigned long long)(FILE_SET_BYTES >> 20));
+}
+
+int file_set_read(const struct file_set *s, size_t i, uint64_t at, uint8_t part[FILE_SET_PART],
+                  struct err *err)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+    if (i >= s->n || at > s->at[i].bytes)
+        return err_set(err, -ERANGE, "there is no such part of a file");
+    const uint64_t left = s->at[i].bytes - at;
+    const size_t want = left < FILE_SET_PART ? (size_t)left : FILE_SET_PART;
+    while (n < want && (got = pread(s->at[i].fd, part + n, want - n, (off_t)(at + n))) > 0)
+        n += (size_t)got;
+    if (got < 0)
+        return err_set(err, -errno, "%s cannot be read: %s", s->at[i].path, strerror(errno));
+    return n == want ? (int)n : err_set(err, -EIO, "%s has become shorter", s->at[i].path);
+}

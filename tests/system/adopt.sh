@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# A job outlives its head: another node takes it over, by hand or by itself, and the result lands where it was asked for once the old
+# head is back. Adapter and curve are those of a run in which nothing happened, to the bit.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/lib/training.sh"
+
+start_ring
+training="--iters 140 --seq-len 64"
+
+# curve NODE JOB: what the store there has of it, without what differs from run to run
+curve() {
+    limit 20 curl -sS --unix-socket "$(sock_of "$1")" "http://localhost/v1/jobs/$2/steps" |
+        jq -c '.steps[] | del(.step_seconds, .tokens_per_second, .bubble, .job)'
+}
+# deputy_of JOB: rank 1 of it, n2 or n3; returns when that node has all that it takes to go on with the job
+deputy_of() {
+    deputy=$(on 1 jobs --json | jq -r ".jobs[] | select(.name == \"$1\") | .deputy | ltrimstr(\"n\")")
+    other=$((5 - deputy))
+    await_line "$(log_of "$deputy")" "job $1: this node keeps what it takes to go on with this job of n1" 20
+}
+# lost NAME: the head is off, between two of its steps
+lost() {
+    step_of "$1" 40
+    stop_node 1 KILL
+    kill -KILL $job_process
+    await_end $job_process 10
+}
+
+train undisturbed
+await_end "$job_process" 120 || fail "undisturbed: $(cat "$work/undisturbed.err")"
+curve 1 "$(jq .id "$work/undisturbed.json")" >"$work/undisturbed.curve"
+
+# --- by hand, on a node that keeps nothing of it and asks the one that does ---
+train hand --wait-for 600
+step_of hand 2
+deputy_of 2
+on "$deputy" adopt 2@n1 >"$work/up.out" 2>&1 && fail "a job whose head is up was taken over"
+holds "while the head is up" "$work/up.out" "job 2 of node n1 is not taken over: node n1 is up, and goes on with the job itself"
+lost hand
+await_line "$(log_of $other)" 'a ring of 2|a chain of 2' 60
+on $other adopt 2@n1 >"$work/hand.out" 2>&1 || fail "adopt: $(cat "$work/hand.out")"
+here=$(sed -n "s/^job 2@n1 is job \([0-9]*\)@n$deputy from now on.*/\1/p" "$work/hand.out")
+await_line "$(log_of "$deputy")" "job $here: done" 60
+holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it in memory"
+curve "$deputy" "$here" >"$work/hand.curve"
+same "the curve" "$work/undisturbed.curve" "$work/hand.curve"
+[ ! -e "$work/hand/adapter_model.safetensors" ] || fail "the result is there already"
+# Its old head is back.
+start_node 1
+on 1 attach 2 >"$work/home.out" 2>&1 || fail "the job at its old head: $(cat "$work/home.out")"
+same "the adapter" "$work/undisturbed/adapter_model.safetensors" "$work/hand/adapter_model.safetensors"
+equal "the job at its old head" "$(on 1 job 2 --json | jq -r .state)" done
+
+# --- by itself, with the word of the third node ---
+await_ring 1
+train alone --wait-for 1
+step_of alone 2
+deputy_of 3
+lost alone
+await_line "$(log_of "$deputy")" 'job 3: this job of n1 is job [0-9]+ of this node from now on' 60
+here=$(sed -n 's/.*job 3: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")
+await_line "$(log_of "$deputy")" "job $here: done" 60
+curve "$deputy" "$here" >"$work/alone.curve"
+same "the curve" "$work/undisturbed.curve" "$work/alone.curve"
+start_node 1
+await_line "$(log_of 1)" 'job 3: its result is in' 60
+on 1 attach 3 >"$work/home.out" 2>&1 || fail "the job at its old head: $(cat "$work/home.out")"
+same "the adapter" "$work/undisturbed/adapter_model.safetensors" "$work/alone/adapter_model.safetensors"
