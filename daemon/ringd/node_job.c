@@ -14,6 +14,7 @@
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
@@ -65,6 +66,8 @@ static void open_coord(struct node *n)
                                                .metrics = n->metrics,
                                                .events = n->events,
                                                .ledger = n->ledger,
+                                               .mailbox = n->mailbox,
+                                               .loan_store = n->loan_store,
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
@@ -142,6 +145,7 @@ static void open_worker(struct node *n)
 void node_open_job(struct node *n)
 {
     n->loans = loan_book_new(n->ledger, n->state_dir);
+    n->loan_store = loan_store_new(n->base, n->loans, 0);
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/coord_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,18 +10,14 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/job_keep.h"
-#include "daemon/ringd/job/job_life.h"
-#include "daemon/ringd/job/job_log.h"
 #include "daemon/ringd/job/job_ring.h"
-#include "daemon/ringd/job/job_send.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
+#include "daemon/ringd/job/survive/lent_look.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/token_log.h"
-#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -36,38 +32,20 @@ enum coord_limits {
     KEEP_ENDED = 16,         /* ended jobs kept in memory; the store has all */
 };
 
-struct coord {
-    struct coord_setup setup;
-    struct job_log log;
-    struct job_post post;
-    struct job *jobs;           /* owned, newest first */
-    struct job_life *life;      /* owned: of the one that has left the queue */
-    struct timer *retry;        /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;      /* owned: what order a job would get */
-    struct ledger_queue specs;  /* bytes of all jobs' specs, */
-    struct ledger_queue tokens; /* and of what is kept of their tokens */
-    struct timer *settle;       /* owned: the first queued job has waited long enough for a ring */
-};
-
-static struct job *active(const struct coord *c)
-{
-    return job_life_job(c->life);
-}
-
 /* --- the queue -------------------------------------------------------------------------------- */
 
 static struct job *first_queued(struct coord *c)
 {
     struct job *oldest = NULL;
     for (struct job *job = c->jobs; job; job = job->next)
-        if (job->state == JOB_QUEUED)
+        if (job->state == JOB_QUEUED && !job->lent)
             oldest = job;
     return oldest;
 }
 
-static void try_start(struct coord *c)
+void coord_try_start(struct coord *c)
 {
-    struct job *job = active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
+    struct job *job = coord_active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
     if (!job)
         return;
     struct members_ring ring;
@@ -109,14 +87,14 @@ static void requeue(struct coord *c, struct job *job)
 
 static void on_retry(void *owner)
 {
-    try_start(owner);
+    coord_try_start(owner);
 }
 
 static void on_ring(void *owner)
 {
     const struct coord *c = owner;
     job_life_changed(c->life);
-    try_start(owner);
+    coord_try_start(owner);
 }
 
 static bool ring_for(void *owner, struct members_ring *ret, char *why, size_t size)
@@ -143,7 +121,7 @@ static bool forget_one(struct coord *c, size_t keep)
     struct job **oldest = NULL;
     size_t ended = 0;
     for (struct job **at = &c->jobs; *at; at = &(*at)->next)
-        if (job_state_ended((*at)->state) && *at != active(c) && ++ended > keep)
+        if (job_state_ended((*at)->state) && *at != coord_active(c) && ++ended > keep)
             oldest = at;
     if (oldest)
         forget(c, oldest);
@@ -156,7 +134,7 @@ static void trim(struct coord *c)
         ;
 }
 
-static int take_room(struct coord *c, size_t bytes, struct err *err)
+int coord_take_room(struct coord *c, size_t bytes, struct err *err)
 {
     if (bytes > SPEC_BYTES)
         return err_set(
@@ -188,8 +166,12 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     char *rescue = results_rescue(c->setup.state_dir, job->id);
     store_tidy_folder(c->setup.store, rescue); /* unless a result is in it */
     free(rescue);
+    loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_drop(job->loan);
+    json_decref(job->lent);
     job->loan = NULL;
+    job->lent = NULL;
+    job->wants_files = false;
     token_log_free(job->token_log);
     job->token_log = NULL;
     job->ended = time(NULL);
@@ -201,7 +183,7 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     job_log_publish(&c->log, job, "end", job_encode(job));
     end_timeline(c, job);
     trim(c);
-    try_start(c);
+    coord_try_start(c);
 }
 
 /* Its user says when it goes on; others may begin meanwhile. */
@@ -214,7 +196,7 @@ static void put_aside(struct coord *c, struct job *job)
     job_log_note(&c->log, job, "%s", job->error);
     job->state = JOB_PAUSED;
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
 }
 
 static void on_over(void *owner, struct job *job, enum job_state how)
@@ -232,7 +214,7 @@ static void on_over(void *owner, struct job *job, enum job_state how)
 static void on_settle(void *owner)
 {
     struct coord *c = owner;
-    struct job *job = active(c) ? NULL : first_queued(c);
+    struct job *job = coord_active(c) ? NULL : first_queued(c);
     if (!job)
         return;
     char why[700], text[sizeof why + 100];
@@ -248,7 +230,7 @@ static void on_settle(void *owner)
 /* A model that is only kept loaded gives way to work, of this node or another. */
 static void give_way(struct coord *c)
 {
-    const struct job *job = active(c);
+    const struct job *job = coord_active(c);
     if (job && job->is_idle && (job->is_wanted || first_queued(c)))
         job_life_turn(c->life, NULL);
 }
@@ -258,7 +240,7 @@ static void on_idle(void *owner)
     give_way(owner);
 }
 
-static void keep_tokens(struct coord *c, struct job *job)
+void coord_keep_tokens(struct coord *c, struct job *job)
 {
     if (job->type == JOB_GENERATE && job->asked.on_loss != ON_LOSS_STOP)
         job->token_log = token_log_new(&c->tokens);
@@ -273,7 +255,7 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
     const size_t bytes = sizeof(struct job) + json_weight(spec);
     if (!r)
-        r = take_room(c, bytes, err);
+        r = coord_take_room(c, bytes, err);
     if (r) {
         json_decref(spec);
         return r;
@@ -281,19 +263,20 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
     struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
     job->spec_bytes = bytes;
     job->loan = loan_hold(loan);
-    keep_tokens(c, job);
-    if (active(c))
+    loan_store_add(c->setup.loan_store, job->id, loan);
+    coord_keep_tokens(c, job);
+    if (coord_active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
     give_way(c);
     return 0;
 }
 
-static struct job *find(const struct coord *c, uint64_t id)
+struct job *coord_find_job(const struct coord *c, uint64_t id)
 {
     struct job *job = c->jobs;
     while (job && job->id != id)
@@ -303,28 +286,28 @@ static struct job *find(const struct coord *c, uint64_t id)
 
 int coord_cancel(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job_state_ended(job->state))
         return -EALREADY;
-    if (job == active(c))
+    if (job == coord_active(c))
         return job_life_cancel(c->life);
     if (job == first_queued(c)) /* the next one waits for a ring from now on */
         timer_stop(c->settle);
-    snprintf(job->error, sizeof job->error, "it had not started yet");
+    snprintf(job->error, sizeof job->error, "%s", job->started ? "" : "it had not started yet");
     finish(c, job, JOB_CANCELLED);
     return 0;
 }
 
 int coord_pause(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job_state_ended(job->state) || job->state == JOB_PAUSED)
         return -EALREADY;
-    if (job == active(c))
+    if (job == coord_active(c))
         return job_life_pause(c->life);
     if (job->type != JOB_TRAIN)
         return -EINVAL;
@@ -336,25 +319,27 @@ int coord_pause(struct coord *c, uint64_t id)
 
 int coord_continue(struct coord *c, uint64_t id)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job->state != JOB_PAUSED)
         return -EALREADY;
     *job->error = 0;
     job->state = JOB_QUEUED;
+    if (job->wants_files)
+        coord_say_wanted(job, "");
     job_log_changed(&c->log, job);
-    try_start(c);
+    coord_try_start(c);
     return 0;
 }
 
 int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 {
-    struct job *job = find(c, id);
+    struct job *job = coord_find_job(c, id);
     const int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
     if (r)
         json_decref(turn);
-    else if (job == active(c))
+    else if (job == coord_active(c))
         job_life_turn(c->life, turn);
     else
         job_hold_turn(job, turn); /* it was interrupted, and its nodes were busy then */
@@ -385,7 +370,7 @@ void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body
 
 void coord_take_wanted(struct coord *c)
 {
-    struct job *job = active(c);
+    struct job *job = coord_active(c);
     if (job)
         job->is_wanted = true;
     give_way(c);
@@ -395,14 +380,14 @@ void coord_changed(struct coord *c)
 {
     job_ring_changed(c->ring);
     job_life_changed(c->life);
-    try_start(c);
+    coord_try_start(c);
 }
 
 /* --- looking up, opening, closing ------------------------------------------------------------- */
 
 const struct job *coord_find(const struct coord *c, uint64_t id)
 {
-    return find(c, id);
+    return coord_find_job(c, id);
 }
 
 bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size)
@@ -459,79 +444,6 @@ static struct job_life *life_of(struct coord *c)
                                                  .owner = c});
 }
 
-/* --- jobs of an earlier life of the daemon ---------------------------------------------------- */
-
-/* Who speaks in a conversation is gone with the daemon. */
-static bool goes_on(const struct job *job)
-{
-    return !job->asked.keep_alive && job->asked.on_loss != ON_LOSS_STOP;
-}
-
-/* Why a job of an earlier life does not go on; NULL: it does, and waits, or is alive again. */
-static const char *revive(struct coord *c, struct job *job, struct err *err)
-{
-    char why[600];
-    const bool has_begun = job->state != JOB_PAUSED && (job->state != JOB_QUEUED || job->interruption.count);
-    if (has_begun && !goes_on(job))
-        return "the daemon ended while the job was unfinished; a training job that saved its state goes on "
-               "with --resume";
-    if (take_room(c, job->spec_bytes, err))
-        return err->text;
-    if (job->state == JOB_PAUSED || job->state == JOB_QUEUED || active(c)) {
-        job->state = job->state == JOB_PAUSED ? JOB_PAUSED : JOB_QUEUED;
-        job_log_changed(&c->log, job);
-        return NULL;
-    }
-    if (job_life_restore(c->life, job, why, sizeof why))
-        return NULL;
-    ledger_give(&c->specs, job->spec_bytes);
-    err_set(err, -ECANCELED, "%s", why);
-    return err->text;
-}
-
-/* Takes over the job. One that was only still ending has ended as it would have. texts: what was
- * kept of a generation. */
-static void restore(struct coord *c, struct job *job, json_t *record, const json_t *texts)
-{
-    const bool is_over = job->state == JOB_STOPPING && job_state_ended(job->outcome);
-    struct err err;
-    job->is_restored = true;
-    job->spec_bytes = sizeof(struct job) + json_weight(job->spec);
-    keep_tokens(c, job);
-    if (job->token_log)
-        job->tokens = token_log_restore(job->token_log, texts);
-    const char *refusal = is_over ? NULL : revive(c, job, &err);
-    if (is_over || refusal) {
-        job_log_close_record(c->setup.store, record, is_over ? job->outcome : JOB_FAILED, refusal);
-        job_free(job);
-        return;
-    }
-    job->next = c->jobs;
-    c->jobs = job;
-}
-
-/* What has not ended goes on by itself. No ring is looked at yet: the node is not open. */
-static void restore_all(struct coord *c)
-{
-    char *text = store_unfinished(c->setup.store), why[700];
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *entry;
-    size_t i;
-    json_array_foreach (list, i, entry) {
-        json_t *record = json_object_get(entry, "record");
-        struct job *job;
-        struct err err;
-        if (!job_keep_read(&job, entry, &err)) {
-            restore(c, job, record, json_object_get(entry, "texts"));
-            continue;
-        }
-        snprintf(why, sizeof why,
-                 "the daemon ended while the job was unfinished, and cannot go on with it: %s", err.text);
-        job_log_close_record(c->setup.store, record, JOB_FAILED, why);
-    }
-    json_decref(list);
-    free(text);
-}
-
 struct coord *coord_new(const struct coord_setup *setup)
 {
     struct coord *c = xcalloc(1, sizeof *c);
@@ -550,7 +462,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                                                     .stands = on_ring,
                                                     .owner = c});
     c->life = life_of(c);
-    restore_all(c);
+    coord_restore_all(c);
     return c;
 }
 
@@ -574,5 +486,6 @@ void coord_free(struct coord *c)
     timer_free(c->settle);
     job_ring_free(c->ring);
     job_life_free(c->life);
+    lent_look_free(c->look);
     free(c);
 }

@@ -82,8 +82,9 @@ struct job {
     uint64_t log_step; /* until which step they have all lines of this job */
     uint64_t log_lost; /* step of --log until which lines may be missing that no save covers */
     bool is_spared;    /* memory ran out once: from then on every layer is recomputed */
-    bool was_lent;     /* its client had opened files for it, in an earlier life of the daemon */
-    bool is_restored;  /* it was submitted in one */
+    json_t *lent; /* owned: files of an earlier life's loan that are closed now (loan_about); NULL: none */
+    bool wants_files; /* the daemon cannot open them by itself: its client hands them in, or it waits */
+    bool is_restored; /* it was submitted in one */
     json_t *said; /* owned: {kind: {adapter: step}}, how far its events have come; NULL: there were none */
 };
 

@@ -118,6 +118,7 @@ static inline void open_coord(struct head *h, unsigned settle_ms, enum job_state
                                 .store = h->store,
                                 .metrics = h->metrics,
                                 .events = h->events,
+                                .mailbox = h->mailbox,
                                 .send = send_message,
                                 .last_words = last_words,
                                 .plan = plan,
