@@ -21,6 +21,7 @@
 #include "daemon/common/ipc.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ctl/ctl_client.h"
 
 enum { SEND_S = 10, ANSWER_MAX = 4096 };
 
@@ -165,6 +166,31 @@ static void open_all(struct opened *o, const json_t *spec)
     }
 }
 
+/* Just those that the job had, in that order. NULL, or the first that cannot be opened, and why. */
+static const char *open_listed(struct opened *o, const json_t *wanted, const char **ret_why)
+{
+    size_t i;
+    json_t *file, *folder;
+    json_array_foreach (json_object_get(wanted, "folders"), i, folder)
+        json_array_append(o->folders, folder);
+    json_array_foreach (json_object_get(wanted, "files"), i, file) {
+        const char *path = json_string_value(file), *slash = path ? strrchr(path, '/') : NULL;
+        char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : NULL;
+        const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+        *ret_why = fd < 0 ? strerror(errno) : NULL;
+        if (fd >= 0 && is_listed(o->folders, parent ? parent : "") && leads_astray(fd, parent)) {
+            close(fd);
+            *ret_why = "it is a link that leads into no model";
+        }
+        free(parent);
+        if (!*ret_why)
+            *ret_why = add_file(o, path, fd);
+        if (*ret_why)
+            return path ? path : "?";
+    }
+    return NULL;
+}
+
 /* --- handing in ------------------------------------------------------------------------------- */
 
 static int connect_to(const char *path)
@@ -255,7 +281,7 @@ static void take_answer(struct ctl_loan *ret, const char *answer)
     json_decref(json);
 }
 
-static void hand_in(struct ctl_loan *ret, int fd, const struct opened *o)
+static void hand_over(struct ctl_loan *ret, int fd, const struct opened *o)
 {
     static const char request[] = "POST /v1/loans HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
                                   "Upgrade: ringd-loan\r\nContent-Length: 0\r\n\r\n";
@@ -269,18 +295,99 @@ static void hand_in(struct ctl_loan *ret, int fd, const struct opened *o)
         take_answer(ret, answer);
 }
 
+static void hand_in(struct ctl_loan *ret, const struct ctl *ctl, const struct opened *o)
+{
+    const int fd = o->n ? connect_to(ctl->socket) : -1;
+    if (fd < 0)
+        return;
+    hand_over(ret, fd, o);
+    close(fd);
+}
+
+static void opened_init(struct opened *o, struct ctl_loan *loan)
+{
+    *loan = (struct ctl_loan){0};
+    *o = (struct opened){
+        .files = json_array(), .folders = json_array(), .why = loan->why, .why_size = sizeof loan->why};
+}
+
+static void opened_done(struct opened *o)
+{
+    drop_to(o, 0);
+    json_decref(o->files);
+    json_decref(o->folders);
+}
+
 void ctl_loan_hand_in(struct ctl_loan *ret, const struct ctl *ctl, const json_t *spec)
 {
-    *ret = (struct ctl_loan){0};
-    struct opened o = {
-        .files = json_array(), .folders = json_array(), .why = ret->why, .why_size = sizeof ret->why};
+    struct opened o;
+    opened_init(&o, ret);
     open_all(&o, spec);
-    const int fd = o.n ? connect_to(ctl->socket) : -1;
-    if (fd >= 0) {
-        hand_in(ret, fd, &o);
-        close(fd);
-    }
-    drop_to(&o, 0);
-    json_decref(o.files);
-    json_decref(o.folders);
+    hand_in(ret, ctl, &o);
+    opened_done(&o);
+}
+
+/* --- a job that waits for its files ----------------------------------------------------------- */
+
+/* The ticket goes to the job. */
+static void give_to(const struct ctl *ctl, const char *job, struct ctl_loan *loan)
+{
+    char path[CTL_JOB_PATH];
+    struct ctl quiet = *ctl;
+    json_t *reply = NULL;
+    snprintf(path, sizeof path, "/v1/jobs/%s/loan", job);
+    quiet.complaint = loan->why;
+    quiet.complaint_size = sizeof loan->why;
+    json_t *body = json_pack("{s:s}", "loan", loan->ticket);
+    if (ctl_request(&quiet, "POST", path, body, &reply) == CTL_OK)
+        json_decref(reply);
+    json_decref(body);
+}
+
+static enum ctl_loan_end hand_in_listed(const struct ctl *ctl, const char *job, const json_t *wanted,
+                                        char *text, size_t size)
+{
+    struct ctl_loan loan;
+    struct opened o;
+    const char *why;
+    opened_init(&o, &loan);
+    const char *closed = open_listed(&o, wanted, &why);
+    enum ctl_loan_end end = CTL_LOAN_FAILED;
+    if (!closed)
+        hand_in(&loan, ctl, &o);
+    if (*loan.ticket)
+        give_to(ctl, job, &loan);
+    if (*loan.ticket && !*loan.why)
+        end = CTL_LOAN_DONE;
+    if (closed)
+        snprintf(text, size, "job %s waits for %s, which cannot be opened here either: %s", job, closed, why);
+    else if (end == CTL_LOAN_FAILED)
+        snprintf(text, size, "job %s waits for files, and ringd does not take them: %s", job,
+                 *loan.why ? loan.why : "one is no regular file, or ringd went away");
+    else if (o.n == 1)
+        snprintf(text, size, "%s was opened again for job %s", json_string_value(json_array_get(o.files, 0)),
+                 job);
+    else
+        snprintf(text, size, "%s and %zu more files were opened again for job %s",
+                 json_string_value(json_array_get(o.files, 0)), o.n - 1, job);
+    opened_done(&o);
+    return end;
+}
+
+enum ctl_loan_end ctl_loan_again(const struct ctl *ctl, const char *job, char *text, size_t size)
+{
+    char path[CTL_JOB_PATH], why[512];
+    struct ctl quiet = *ctl;
+    json_t *reply = NULL;
+    quiet.complaint = why;
+    quiet.complaint_size = sizeof why;
+    snprintf(path, sizeof path, "/v1/jobs/%s", job);
+    if (ctl_request(&quiet, "GET", path, NULL, &reply))
+        return CTL_LOAN_NONE; /* who follows the job says so */
+    const json_t *wanted = json_object_get(reply, "wanted_files");
+    const enum ctl_loan_end end = json_array_size(json_object_get(wanted, "files"))
+                                      ? hand_in_listed(ctl, job, wanted, text, size)
+                                      : CTL_LOAN_NONE;
+    json_decref(reply);
+    return end;
 }

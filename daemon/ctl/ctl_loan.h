@@ -6,6 +6,7 @@
 #define DAEMON_CTL_LOAN_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "daemon/ctl/ctl.h"
 
@@ -17,5 +18,11 @@ struct ctl_loan {
 /* Hands in what the spec names as input. A daemon that cannot be reached, or takes nothing, is no
  * failure: the request that follows says so, or the daemon reads the files itself. */
 void ctl_loan_hand_in(struct ctl_loan *ret, const struct ctl *ctl, const json_t *spec);
+
+/* Of a job that waits for its files after its daemon was started again (`job`: its name, that of a
+ * job of this node): opens those that it lists and hands them in. `text` says what came of it, in
+ * a sentence. */
+enum ctl_loan_end { CTL_LOAN_NONE /* it waits for none: there is no text */, CTL_LOAN_DONE, CTL_LOAN_FAILED };
+enum ctl_loan_end ctl_loan_again(const struct ctl *ctl, const char *job, char *text, size_t size);
 
 #endif

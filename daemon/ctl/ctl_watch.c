@@ -15,6 +15,7 @@
 
 #include "daemon/ctl/terminal/ctl_ask.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_loan.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/common/xalloc.h"
 
@@ -39,13 +40,38 @@ struct watching {
     struct ctl_stream stream;
     struct ask ask;
     enum leaving leaving;
-    bool heard; /* something came in this stream */
+    bool heard;              /* something came in this stream */
+    enum ctl_loan_end files; /* of handing in the job's files to this daemon */
 };
+
+static void say(const struct watching *w, const char *text)
+{
+    json_t *log = json_pack("{s:s}", "text", text);
+    w->watch->event(w->watch->owner, "log", log);
+    json_decref(log);
+}
+
+/* Its daemon was started again, and cannot open what this command, or one like it, had opened.
+ * Once for each daemon: what did not help will not help the second time. */
+static void hand_in_files(struct watching *w)
+{
+    char text[1200];
+    if (w->files || strchr(w->job, '@')) /* only a head of this node takes them */
+        return;
+    w->files = ctl_loan_again(w->ctl, w->job, text, sizeof text);
+    if (w->files)
+        say(w, text);
+}
 
 static bool on_event(void *owner, const char *type, const json_t *data)
 {
     struct watching *w = owner;
     w->heard = true;
+    if (!strcmp(type, "job") && json_is_true(json_object_get(data, "wants_files"))) {
+        hand_in_files(w);
+        if (w->files == CTL_LOAN_DONE) /* it was so */
+            return true;
+    }
     if (!strcmp(type, "end") || (w->watch->is_answer && !strcmp(type, "answer"))) {
         w->end = json_deep_copy(data);
         json_object_set_new(w->end, "name", json_string(w->job));
@@ -260,11 +286,11 @@ static int wait_for_daemon(const struct ctl *ctl, int signal_fd, unsigned second
  * beginning. */
 static int await_daemon(struct watching *w)
 {
-    json_t *log = json_pack(
-        "{s:o}", "text", json_sprintf("ringd has ended: job %s goes on when ringd is started again", w->job));
-    w->watch->event(w->watch->owner, "log", log);
-    json_decref(log);
+    char text[160];
+    snprintf(text, sizeof text, "ringd has ended: job %s goes on when ringd is started again", w->job);
+    say(w, text);
     w->stream.last_id = 0;
+    w->files = CTL_LOAN_NONE;
     const int rc = wait_for_daemon(w->ctl, w->fds[SOURCE_SIGNAL], BACK_S);
     if (rc != CTL_INTERRUPTED)
         return rc;
@@ -279,6 +305,8 @@ static int follow_to_the_end(struct watching *w)
     char path[CTL_JOB_PATH];
     int rc = CTL_OK, empty = 0;
     snprintf(path, sizeof path, "/v1/jobs/%s/events", w->job);
+    if (w->watch->outlives) /* its event may be long ago */
+        hand_in_files(w);
     while (!rc && !w->end && w->leaving != LEAVING_DETACHED) {
         w->heard = false;
         rc = ctl_follow(w->ctl, path, &w->stream, true);

@@ -36,6 +36,7 @@
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/node_impl.h"
@@ -458,6 +459,7 @@ void node_close(struct node *n)
     coord_free(n->coord);
     doctor_free(n->doctor);
     spawner_free(n->spawner);
+    loan_store_free(n->loan_store);
     loan_book_free(n->loans);
     store_close(n->store);
     deputy_free(n->deputy);

@@ -35,6 +35,7 @@ struct mailbox;
 struct ledger;
 struct loan_book;
 struct loan_desk;
+struct loan_store;
 struct measure;
 struct metrics;
 struct metrics_sources;
@@ -84,6 +85,7 @@ struct node {
     struct deputy *deputy;              /* and what it keeps of jobs of other heads */
     struct plan_requests *plan_request; /* plans without a job */
     struct loan_book *loans;            /* what clients opened for their jobs, */
+    struct loan_store *loan_store;      /* what systemd keeps of it over a restart, */
     struct loan_desk *loan_desk;        /* and where they hand it in */
     struct intake *intake;              /* looks at the paths of what is submitted */
     struct cost_query *cost_query;      /* asks the other nodes what a model costs them */

@@ -2,6 +2,7 @@
  *
  * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
  * node.c; loop thread. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,6 +20,7 @@
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
@@ -75,6 +77,8 @@ static void open_coord(struct node *n)
                                                .events = n->events,
                                                .ledger = n->ledger,
                                                .aside = n->aside,
+                                               .mailbox = n->mailbox,
+                                               .loan_store = n->loan_store,
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
@@ -109,10 +113,14 @@ static bool on_taken(void *owner, uint64_t as, const json_t *entry, struct loan 
     return !r;
 }
 
-static struct loan *lend_again(void *owner, uint64_t job)
+/* What does not wait for its files any more has ended meanwhile, or opens them by itself. */
+static void lend_again(void *owner, uint64_t job, struct loan *loan)
 {
     const struct node *n = owner;
-    return deputy_lend(n->deputy, job);
+    struct err err;
+    const int r = coord_lend(n->coord, job, loan, &err);
+    if (r && r != -ENOENT && r != -EALREADY)
+        log_job(LOG_LEVEL_WARNING, job, "its inputs are not those that it had: %s", err.text);
 }
 
 static void open_ballots(struct node *n)
@@ -142,7 +150,7 @@ static void open_deputy(struct node *n)
                                                   .owner = n});
     json_decref(n->notes);
     n->notes = NULL;
-    coord_lend(n->coord, lend_again, n);
+    deputy_lend(n->deputy, lend_again, n);
 }
 
 /* --- plans ------------------------------------------------------------------------------------ */
@@ -217,6 +225,7 @@ void node_open_job(struct node *n)
 {
     n->loans = loan_book_new(n->ledger, n->state_dir);
     open_ballots(n);
+    n->loan_store = loan_store_new(n->base, n->loans, 0);
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);

@@ -4,19 +4,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum {
     FIRST_FD = 3,      /* of those handed over: sd_listen_fds(3) */
     ENTRY_MAX = 12288, /* bytes of an entry; the log's are a fifth of it */
+    NAME_SIZE = 256,   /* of a descriptor: sd_pid_notify_with_fds(3) */
 };
 
-/* path: a file, or with '@' first a name without one. Never waits. 0, or a negative errno. */
-static int send_to(const char *path, const void *data, size_t n)
+/* path: a file, or with '@' first a name without one. Never waits. A socket, or a negative
+ * errno. */
+static int connect_to(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const size_t size = strlen(path);
@@ -25,12 +29,24 @@ static int send_to(const char *path, const void *data, size_t n)
     memcpy(to.sun_path, path, size);
     if (*path == '@')
         to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
     const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
-    const int r =
-        sendto(fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&to, len) < 0 ? -errno : 0;
+    if (!connect(fd, (const struct sockaddr *)&to, len))
+        return fd;
+    const int r = -errno;
+    close(fd);
+    return r;
+}
+
+/* 0, or a negative errno. */
+static int send_to(const char *path, const void *data, size_t n)
+{
+    const int fd = connect_to(path);
+    if (fd < 0)
+        return fd;
+    const int r = send(fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
     close(fd);
     return r;
 }
@@ -58,20 +74,89 @@ uint64_t systemd_watchdog_us(void)
     return pid && pid != (uint64_t)getpid() ? 0 : number("WATCHDOG_USEC");
 }
 
-int systemd_socket(const char *name)
+/* Calls for each that systemd handed over, with its name, until one is not open any more. */
+static void each_fd(void (*take)(void *owner, const char *name, int fd), void *owner)
 {
     const char *names = getenv("LISTEN_FDNAMES");
     const uint64_t n = number("LISTEN_FDS");
-    int found = -1;
     if (!names || number("LISTEN_PID") != (uint64_t)getpid())
-        return -1;
+        return;
     for (int fd = FIRST_FD; (uint64_t)(fd - FIRST_FD) < n && !fcntl(fd, F_SETFD, FD_CLOEXEC); fd++) {
+        char name[NAME_SIZE];
         const size_t size = strcspn(names, ":");
-        if (size && size == strlen(name) && !memcmp(names, name, size))
-            found = fd;
+        const bool fits = size < sizeof name; /* systemd has no longer one */
+        memcpy(name, names, fits ? size : 0);
+        name[fits ? size : 0] = '\0';
+        take(owner, name, fd);
         names += size + (names[size] == ':');
     }
-    return found;
+}
+
+struct systemd_wanted {
+    const char *name;
+    int fd;
+};
+
+static void take_named(void *owner, const char *name, int fd)
+{
+    struct systemd_wanted *w = owner;
+    if (*name && !strcmp(name, w->name))
+        w->fd = fd;
+}
+
+int systemd_socket(const char *name)
+{
+    struct systemd_wanted w = {.name = name, .fd = -1};
+    each_fd(take_named, &w);
+    return w.fd;
+}
+
+struct systemd_kept {
+    void (*each)(void *owner, const char *name, int fd);
+    void *owner;
+};
+
+static void take_stored(void *owner, const char *name, int fd)
+{
+    const struct systemd_kept *s = owner;
+    struct stat st;
+    if (!fstat(fd, &st) && !S_ISSOCK(st.st_mode))
+        s->each(s->owner, name, fd);
+}
+
+void systemd_stored(void (*each)(void *owner, const char *name, int fd), void *owner)
+{
+    each_fd(take_stored, &(struct systemd_kept){each, owner});
+}
+
+int systemd_connect(void)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    return path ? connect_to(path) : -ENOENT;
+}
+
+int systemd_store(int sock, const char *name, int fd)
+{
+    char text[NAME_SIZE + 32];
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof fd)];
+    } beside = {.room = ""};
+    struct iovec io = {.iov_base = text};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+    const int n = snprintf(text, sizeof text,
+                           fd < 0 ? "FDSTOREREMOVE=1\nFDNAME=%s" : "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
+    if (n < 0 || (size_t)n >= sizeof text)
+        return -EINVAL;
+    io.iov_len = (size_t)n;
+    if (fd >= 0) {
+        m.msg_control = beside.room;
+        m.msg_controllen = sizeof beside.room;
+        beside.head = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&beside.head), &fd, sizeof fd);
+    }
+    return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
 static bool add(char *to, size_t cap, size_t *at, const void *data, size_t n)

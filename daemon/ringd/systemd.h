@@ -18,6 +18,19 @@ uint64_t systemd_watchdog_us(void);
 /* The socket handed over under that name, −1: none. Children inherit none of them from now on. */
 int systemd_socket(const char *name);
 
+/* --- descriptors that systemd keeps over a restart: its file descriptor store ----------------- */
+
+/* To systemd, for systemd_store; the caller closes it. It can be written while systemd reads.
+ * −ENOENT: there is no systemd; or another negative errno. */
+int systemd_connect(void);
+/* systemd keeps a duplicate of fd under that name, until the name is removed or the service stops;
+ * fd −1 removes all of that name. systemd says nothing back: what is above the unit's
+ * FileDescriptorStoreMax= it closes, and says so in its log. Never waits. 0, −EAGAIN: systemd does
+ * not read now; or another negative errno. */
+int systemd_store(int sock, const char *name, int fd);
+/* Calls for each descriptor that it has kept and handed over to this process; each is taken. */
+void systemd_stored(void (*each)(void *owner, const char *name, int fd), void *owner);
+
 struct systemd_field {
     const char *name, *value; /* borrowed; a value may have several lines */
 };

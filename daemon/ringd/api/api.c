@@ -64,6 +64,7 @@ static const struct api_route routes[] = {
     {"GET", "/v1/models", API_READS, api_get_models},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
+    {"POST", "/v1/jobs/{id}/loan", API_WRITES, api_post_job_loan},
     {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},
     {"POST", "/v1/jobs/{id}/pause", API_WRITES, api_post_pause},
     {"POST", "/v1/jobs/{id}/continue", API_WRITES, api_post_continue},

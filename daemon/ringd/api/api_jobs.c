@@ -154,8 +154,8 @@ static bool read_loan(struct api *api, struct http_call *call, const json_t *req
         return true;
     http_fail(
         call, 409, "refused",
-        "the files that were opened for this job are not here any more, they are kept for %d s: submit it "
-        "again",
+        "the files that were opened for this job are not here any more, they are kept for %d s: hand them "
+        "in again",
         DESK_KEEP_MS / 1000);
     return false;
 }
@@ -311,6 +311,40 @@ void api_post_continue(struct api *api, struct http_call *call)
     uint64_t id;
     if (read_id(call, &id))
         answer_change(api, call, id, coord_continue(api->setup.coord, id), "is not paused");
+}
+
+static void answer_loan(struct api *api, struct http_call *call, uint64_t id, struct loan *loan)
+{
+    struct err err;
+    switch (coord_lend(api->setup.coord, id, loan, &err)) {
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -ENOENT: api_fail_unknown_job(api, call, id); break;
+    case -EALREADY:
+        http_fail(call, 409, "already", "job %llu waits for no files of a client", (unsigned long long)id);
+        break;
+    default: http_fail(call, 400, "bad-request", "%s", err.text);
+    }
+}
+
+/* {"loan": TICKET}: the files of a job that waits for them. */
+void api_post_job_loan(struct api *api, struct http_call *call)
+{
+    uint64_t id;
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_error_t je;
+    struct loan *loan = NULL;
+    if (!read_id(call, &id))
+        return;
+    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
+    if (!http_is_local(call))
+        http_fail(call, 403, "forbidden", "files are handed in over the Unix socket of the job's head alone");
+    else if (!json_is_string(json_object_get(request, "loan")) || json_object_size(request) != 1)
+        http_fail(call, 400, "bad-request", "the body must be {\"loan\": \"…\"}, as POST /v1/loans answers");
+    else if (read_loan(api, call, request, &loan))
+        answer_loan(api, call, id, loan);
+    loan_drop(loan);
+    json_decref(request);
 }
 
 /* {"messages", "seed"} goes on with a conversation, anything without messages ends it. */

@@ -18,6 +18,7 @@ void api_get_job(struct api *api, struct http_call *call);
 void api_delete_job(struct api *api, struct http_call *call);
 void api_post_pause(struct api *api, struct http_call *call);
 void api_post_continue(struct api *api, struct http_call *call);
+void api_post_job_loan(struct api *api, struct http_call *call);
 void api_post_turn(struct api *api, struct http_call *call);
 void api_get_job_log(struct api *api, struct http_call *call);
 void api_get_job_steps(struct api *api, struct http_call *call);

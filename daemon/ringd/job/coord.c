@@ -12,18 +12,14 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/deputy/dossier_send.h"
 #include "daemon/ringd/job/deputy/recall.h"
-#include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/job_keep.h"
-#include "daemon/ringd/job/job_life.h"
-#include "daemon/ringd/job/job_log.h"
 #include "daemon/ringd/job/job_ring.h"
-#include "daemon/ringd/job/job_send.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
+#include "daemon/ringd/job/survive/lent_look.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/token_log.h"
-#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -38,18 +34,13 @@ enum coord_limits {
     KEEP_ENDED = 16,         /* ended jobs kept in memory; the store has all */
 };
 
-struct job *coord_active(const struct coord *c)
-{
-    return job_life_job(c->life);
-}
-
 /* --- the queue -------------------------------------------------------------------------------- */
 
 static struct job *first_queued(struct coord *c)
 {
     struct job *oldest = NULL;
     for (struct job *job = c->jobs; job; job = job->next)
-        if (job->state == JOB_QUEUED)
+        if (job->state == JOB_QUEUED && !job->lent)
             oldest = job;
     return oldest;
 }
@@ -217,8 +208,12 @@ void coord_finish(struct coord *c, struct job *job, enum job_state state)
     char *rescue = results_rescue(c->setup.state_dir, job->id);
     store_tidy_folder(c->setup.store, rescue); /* unless a result is in it */
     free(rescue);
+    loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_drop(job->loan);
+    json_decref(job->lent);
     job->loan = NULL;
+    job->lent = NULL;
+    job->wants_files = false;
     token_log_free(job->token_log);
     job->token_log = NULL;
     job->ended = time(NULL);
@@ -315,6 +310,7 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
     struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
     job->spec_bytes = bytes;
     job->loan = loan_hold(loan);
+    loan_store_add(c->setup.loan_store, job->id, loan);
     coord_keep_tokens(c, job);
     if (coord_active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
@@ -327,7 +323,7 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
     return 0;
 }
 
-struct job *coord_job(const struct coord *c, uint64_t id)
+struct job *coord_find_job(const struct coord *c, uint64_t id)
 {
     struct job *job = c->jobs;
     while (job && job->id != id)
@@ -337,7 +333,7 @@ struct job *coord_job(const struct coord *c, uint64_t id)
 
 int coord_cancel(struct coord *c, uint64_t id)
 {
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job_state_ended(job->state))
@@ -350,14 +346,14 @@ int coord_cancel(struct coord *c, uint64_t id)
         snprintf(job->error, sizeof job->error, "node %s, which had taken it over, ends it when it hears of that",
                  job->moved.name);
     else
-        snprintf(job->error, sizeof job->error, "it had not started yet");
+        snprintf(job->error, sizeof job->error, "%s", job->started ? "" : "it had not started yet");
     coord_finish(c, job, JOB_CANCELLED);
     return 0;
 }
 
 int coord_pause(struct coord *c, uint64_t id)
 {
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job_state_ended(job->state) || job->state == JOB_PAUSED || job->state == JOB_MOVED)
@@ -374,7 +370,7 @@ int coord_pause(struct coord *c, uint64_t id)
 
 int coord_continue(struct coord *c, uint64_t id)
 {
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job)
         return -ENOENT;
     if (job->deputies.n && (job->state == JOB_INTERRUPTED || job->state == JOB_QUEUED)) {
@@ -386,6 +382,8 @@ int coord_continue(struct coord *c, uint64_t id)
         return -EALREADY;
     *job->error = 0;
     job->state = JOB_QUEUED;
+    if (job->wants_files)
+        coord_say_wanted(job, "");
     job_log_changed(&c->log, job);
     coord_try_start(c);
     return 0;
@@ -393,7 +391,7 @@ int coord_continue(struct coord *c, uint64_t id)
 
 int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 {
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     const int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
     if (r)
         json_decref(turn);
@@ -449,7 +447,7 @@ void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *bod
 void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body)
 {
     const uint64_t id = (uint64_t)whole(body, "job");
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     if (json_is_true(json_object_get(body, "kept"))) {
         if (!job || job_state_ended(job->state) ||
             job_nodes_find(&job->deputies, from) == job->deputies.n)
@@ -469,7 +467,7 @@ struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job
 
 const struct job *coord_find(const struct coord *c, uint64_t id)
 {
-    return coord_job(c, id);
+    return coord_find_job(c, id);
 }
 
 bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size)
@@ -604,5 +602,6 @@ void coord_free(struct coord *c)
     coord_moved_free(c);
     dossier_send_free(c->dossiers);
     recall_free(c->recall);
+    lent_look_free(c->look);
     free(c);
 }

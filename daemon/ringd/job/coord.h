@@ -24,6 +24,8 @@ struct ledger;
 struct job;
 struct job_head;
 struct loan;
+struct loan_store;
+struct mailbox;
 struct members;
 struct members_ring;
 struct metrics;
@@ -38,6 +40,7 @@ struct coord_setup { /* the pointers are borrowed */
     struct {                              /* 0: the usual */
         unsigned of_state_ms[JOB_STATES]; /* job_state.c */
         unsigned settle_ms;               /* how long a job waits for a ring to form: 30 s */
+        unsigned look_ms;                 /* how long files may take to open: lent_look.h */
         unsigned retry_ms;                /* between the turns of heads that collided: 0.3 s */
     } limits;
     const char *state_dir;
@@ -48,6 +51,8 @@ struct coord_setup { /* the pointers are borrowed */
     struct event_log *events;
     struct ledger *ledger; /* may be NULL */
     struct aside *aside;
+    struct mailbox *mailbox;       /* not NULL if the store may have jobs with files of a client */
+    struct loan_store *loan_store; /* may be NULL */
     void *owner;
     /* To a member, perhaps this node. Takes the reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
@@ -62,7 +67,9 @@ struct coord_setup { /* the pointers are borrowed */
 };
 
 /* Jobs that the store calls unfinished go on once a ring stands, as after any other interruption:
- * those that train and may, and those that were queued. The others are closed, saying why. */
+ * those that train and may, and those that were queued. The others are closed, saying why. One
+ * whose files are closed to the daemon waits in the queue for coord_lend, and lets others go
+ * first. */
 struct coord *coord_new(const struct coord_setup *setup);
 void coord_free(struct coord *c);
 /* Nobody reads the steps of its jobs any more. Before http_stop. */
@@ -74,6 +81,9 @@ void coord_end_streams(struct coord *c);
  * this one alone is too much, −ENOBUFS: with those that wait. */
 int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan *loan, uint64_t *ret_id,
                  struct err *err);
+/* The files of a job that lost them with an earlier life of the daemon, which holds the loan until
+ * it ends. −ENOENT unknown, −EALREADY it misses none, −EINVAL with a sentence: these are others. */
+int coord_lend(struct coord *c, uint64_t id, struct loan *loan, struct err *err);
 int coord_cancel(struct coord *c,
                  uint64_t id); /* −ENOENT unknown, −EALREADY ended, −EBUSY is about to end as it will */
 
@@ -110,8 +120,6 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
  * with a sentence: it cannot be read. Whether it goes on, its record says. */
 int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, const struct job_head *from,
                     struct err *err);
-/* After a restart, each such job gets its inputs again: lend's loan is dropped here; NULL: none. */
-void coord_lend(struct coord *c, struct loan *(*lend)(void *owner, uint64_t job), void *owner);
 
 const struct job *coord_find(const struct coord *c,
                              uint64_t id);            /* kept in memory: unfinished ones and the last ended */

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * The coord's inside, shared by coord.c (the queue, and what users ask for), coord_revive.c (jobs of
- * an earlier life of the daemon, or of another head) and coord_moved.c (jobs that another node has
- * taken over). */
+ * The coord's inside, shared by coord.c (the queue, and what users and nodes ask of it),
+ * coord_again.c (jobs of an earlier life of the daemon, and their files) and coord_moved.c (jobs that
+ * change hands). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_life.h"
 #include "daemon/ringd/job/job_log.h"
 #include "daemon/ringd/job/job_send.h"
 #include "daemon/ringd/ledger.h"
 
+struct coming;
 struct dossier_send;
+struct lent_look;
 struct recall;
 
 struct coord {
@@ -28,11 +32,17 @@ struct coord {
     struct recall *recall;         /* owned */
     struct coming *coming;         /* owned: the result of a job that was taken over; NULL: none is under way */
     struct timer *settle;       /* owned: the first queued job has waited long enough for a ring */
+    struct lent_look *look;     /* owned: files of jobs of an earlier life; NULL: there are none */
 };
 
-/* The job that has left the queue; NULL: none has. */
-struct job *coord_active(const struct coord *c);
-struct job *coord_job(const struct coord *c, uint64_t id); /* NULL: it is not in memory */
+/* The one that has left the queue; NULL: none. */
+static inline struct job *coord_active(const struct coord *c)
+{
+    return job_life_job(c->life);
+}
+
+/* coord.c: as coord_find, to change it. */
+struct job *coord_find_job(const struct coord *c, uint64_t id);
 /* The next one of the queue begins, if there are nodes for it. */
 void coord_try_start(struct coord *c);
 /* Something that jobs wait for may have come. */
@@ -47,6 +57,13 @@ void coord_keep_tokens(struct coord *c, struct job *job);
 int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
 void coord_moved_free(struct coord *c);
-void coord_restore_all(struct coord *c); /* what the store calls unfinished */
+
+/* coord_again.c: what has not ended goes on by itself. No ring is looked at yet. */
+void coord_restore_all(struct coord *c);
+/* Takes over a job that was read from what is kept of it, here or at another head, and goes on with
+ * it, or closes its record. cause: of its interruption; texts: what was kept of a generation. */
+void coord_restore(struct coord *c, struct job *job, const char *cause, json_t *record, const json_t *texts);
+/* The job's error: it waits for its files. why: the first that is closed, or "". */
+void coord_say_wanted(struct job *job, const char *why);
 
 #endif

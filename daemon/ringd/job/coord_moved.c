@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Jobs that another node has taken over: they are its own now, and their results come home. */
+ * Jobs that change hands: those of this node that another one has taken over, whose results come
+ * home; and those that this node takes over. */
 #include "daemon/ringd/job/coord_impl.h"
 
 #include <errno.h>
@@ -13,8 +14,10 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/deputy/file_set.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/job/job_life.h"
 #include "daemon/ringd/job/landing.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
 
 static const char *text_of(const json_t *body, const char *key)
@@ -65,7 +68,7 @@ static void on_landed(void *owner, const char *folder, const char *why)
 {
     struct coming *m = owner;
     struct coord *c = m->coord;
-    struct job *job = coord_job(c, m->job);
+    struct job *job = coord_find_job(c, m->job);
     c->coming = NULL;
     if (job && job->state == JOB_MOVED && folder) {
         job_log_note(&c->log, job, "its result is in %s%s%s", folder, *why ? ": " : "", why);
@@ -138,7 +141,7 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
     const uint64_t id = (uint64_t)json_integer_value(json_object_get(body, "job")),
                    as = (uint64_t)json_integer_value(json_object_get(body, "as"));
     const char *state = text_of(body, "state");
-    struct job *job = coord_job(c, id);
+    struct job *job = coord_find_job(c, id);
     if (!job || job_state_ended(job->state)) {
         send_landed(c, from, id, as, true);
         return;
@@ -153,6 +156,56 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
                                     !strcmp(state, job_state_name(JOB_FAILED)) ||
                                     !strcmp(state, job_state_name(JOB_CANCELLED))))
         land(c, parts, job, body);
+}
+
+/* --- jobs of another head --------------------------------------------------------------------- */
+
+/* What the old head had saved and written lies there. Here the result stays with the daemon. */
+static void make_own(const struct coord *c, json_t *entry)
+{
+    json_t *spec = json_object_get(json_object_get(entry, "record"), "spec");
+    const char *out = json_string_value(json_object_get(spec, "adapter_out"));
+    if (out) {
+        char *folder = results_folder(c->setup.state_dir, out);
+        results_make(c->setup.state_dir);
+        json_object_set_new(spec, "kept_in", json_string(folder));
+        free(folder);
+    }
+    json_object_del(spec, "log");
+    json_object_set_new(entry, "saved", json_null());
+    json_object_set_new(entry, "logged", json_null());
+}
+
+int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, const struct job_head *from,
+                    struct err *err)
+{
+    json_t *own = json_deep_copy(entry);
+    struct job *job;
+    char cause[200];
+    make_own(c, own);
+    const int r = job_keep_read(&job, own, err);
+    if (r) {
+        json_decref(own);
+        return r;
+    }
+    if (!job->origin.job) {
+        job->origin.job = from->job;
+        memcpy(job->origin.head, from->id, sizeof job->origin.head);
+    }
+    job->taken = (struct job_taken){
+        .from = *from,
+        .attempt = (uint32_t)json_integer_value(json_object_get(json_object_get(own, "life"), "attempt"))};
+    job->deputies.n = 0;
+    json_decref(job->lent);
+    job->lent = NULL;
+    job->wants_files = false;
+    job->loan = loan_hold(loan);
+    snprintf(cause, sizeof cause, "node %s has taken the job over from %s, where it was job %llu",
+             members_self(c->setup.members)->name, from->name, (unsigned long long)from->job);
+    coord_restore(c, job, cause, json_object_get(own, "record"), json_object_get(own, "texts"));
+    json_decref(own);
+    coord_look(c);
+    return 0;
 }
 
 void coord_moved_free(struct coord *c)

@@ -78,7 +78,8 @@ void job_reset(struct job *job)
                         .log_step = job->log_step,
                         .log_lost = job->log_lost,
                         .is_spared = job->is_spared,
-                        .was_lent = job->was_lent,
+                        .lent = job->lent,
+                        .wants_files = job->wants_files,
                         .is_restored = job->is_restored,
                         .deputies = job->deputies,
                         .is_asked_for = job->is_asked_for,
@@ -180,6 +181,7 @@ void job_free(struct job *job)
     job_set_plan(job, NULL);
     timelines_free(job->timelines);
     loan_drop(job->loan);
+    json_decref(job->lent);
     json_decref(job->spec);
     json_decref(job->result);
     json_decref(job->said);
@@ -286,7 +288,7 @@ static json_t *duration(const struct job *job)
 json_t *job_encode_short(const struct job *job)
 {
     const struct job_nodes *deputies = &job->deputies;
-    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s?}", "id",
+    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b}", "id",
                      (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
                      job_type_name(job->type), "state", job_state_name(job->state), "created",
                      moment(job->created), "started", moment(job->started), "ended", moment(job->ended),
@@ -295,7 +297,8 @@ json_t *job_encode_short(const struct job *job)
                      *job->error ? json_string(job->error) : json_null(), "unsaved",
                      *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle,
                      "model", job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens,
-                     "deputy", deputies->n ? deputies->name[deputies->n - 1] : NULL);
+                     "deputy", deputies->n ? deputies->name[deputies->n - 1] : NULL,
+                     "wants_files", (int)job->wants_files);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)
@@ -344,6 +347,13 @@ static json_t *memory_encode(const struct job *job)
     return list;
 }
 
+static json_t *wanted_encode(const struct job *job)
+{
+    return job->wants_files ? json_pack("{s:O s:O}", "files", json_object_get(job->lent, "files"), "folders",
+                                        json_object_get(job->lent, "folders"))
+                            : json_null();
+}
+
 static json_t *seconds(double s)
 {
     return s > 0 ? json_real(s) : json_null();
@@ -367,6 +377,7 @@ json_t *job_encode(const struct job *job)
     json_object_set_new(o, "memory", memory_encode(job));
     json_object_set_new(o, "start", start_encode(&job->start));
     json_object_set_new(o, "relayed", relayed_encode(job));
+    json_object_set_new(o, "wanted_files", wanted_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());
     return o;
 }

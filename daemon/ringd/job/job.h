@@ -84,8 +84,9 @@ struct job {
     uint64_t log_step; /* until which step they have all lines of this job */
     uint64_t log_lost; /* step of --log until which lines may be missing that no save covers */
     bool is_spared;    /* memory ran out once: from then on every layer is recomputed */
-    bool was_lent;     /* its client had opened files for it, in an earlier life of the daemon */
-    bool is_restored;  /* it was submitted in one */
+    json_t *lent; /* owned: files of an earlier life's loan that are closed now (loan_about); NULL: none */
+    bool wants_files; /* the daemon cannot open them by itself: its client hands them in, or it waits */
+    bool is_restored; /* it was submitted in one */
     struct job_nodes deputies;  /* that may have a dossier of it (deputy/dossier_send.h) */
     bool is_asked_for;          /* the daemon was started again: they are all asked before it goes on */
     bool is_without_deputies;   /* its user says that it goes on without asking */

@@ -8,6 +8,7 @@
 #include "daemon/common/job_type.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/loan.h"
 
 /* Each life of the daemon has so many attempts to itself. The last of them may have begun before
  * its number was on the disk, and its messages may still be on their way. */
@@ -56,9 +57,10 @@ json_t *job_keep_encode(const struct job *job)
     char machine[MACHINE_SIZE];
     machine_life(machine);
     json_t *life = json_pack(
-        "{s:s s:s s:I s:b s:b s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine, "attempt",
-        (json_int_t)job->attempt, "lent", (int)(job->loan || job->was_lent), "spared", (int)job->is_spared,
-        "nodes", job_nodes_encode(job_nodes(job)), "interruption",
+        "{s:s s:s s:I s:b s:o* s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine,
+        "attempt", (json_int_t)job->attempt, "spared", (int)job->is_spared, "lent",
+        job->loan ? json_deep_copy(loan_about(job->loan)) : json_incref(job->lent), "nodes",
+        job_nodes_encode(job_nodes(job)), "interruption",
         job->interruption.count || job->interruption.fitted ? interruption_encode(&job->interruption) : NULL);
     json_object_set_new(life, "deputies", job_nodes_encode(&job->deputies));
     if (job->origin.job)
@@ -134,12 +136,13 @@ static bool life_read(struct job *job, const json_t *life)
 {
     const uint64_t attempt = number(life, "attempt");
     job->attempt = (uint32_t)((attempt / ATTEMPTS_OF_A_LIFE + 1) * ATTEMPTS_OF_A_LIFE);
-    job->was_lent = json_is_true(json_object_get(life, "lent"));
+    job->lent = json_incref(json_object_get(life, "lent"));
     job->is_spared = json_is_true(json_object_get(life, "spared"));
     const json_t *outcome = json_object_get(life, "outcome"),
                  *interruption = json_object_get(life, "interruption");
     return json_is_object(life) && attempt < UINT32_MAX - ATTEMPTS_OF_A_LIFE &&
            state_read(&job->state, json_object_get(life, "state")) && !job_state_ended(job->state) &&
+           (!job->lent || loan_about_is_whole(job->lent)) &&
            (job->state != JOB_STOPPING || state_read(&job->outcome, outcome)) &&
            job_nodes_read(&job->offered, json_object_get(life, "nodes")) && heads_read(job, life) &&
            (!interruption || interruption_read(&job->interruption, job_type_unit(job->type), interruption));

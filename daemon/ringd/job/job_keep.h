@@ -12,8 +12,8 @@
 
 struct job;
 
-/* {"state", "machine", "attempt", "lent", "nodes": [[id, name], …], "outcome", "interruption"}: a
- * new object, NULL for a job that has ended. */
+/* {"state", "machine", "attempt", "spared", "lent", "nodes": [[id, name], …], "outcome",
+ * "interruption"}: a new object, NULL for a job that has ended. lent: loan_about. */
 json_t *job_keep_encode(const struct job *job);
 
 /* The job of an entry of store_unfinished, in the state it was in; its nodes are `offered`. No

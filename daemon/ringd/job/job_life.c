@@ -274,12 +274,7 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
     const char *cause = json_string_value(json_object_get(body, "cause"));
     const char *name = job_nodes(job)->name[rank];
     char text[700];
-    const bool misses_files = job->was_lent && job->state == JOB_PLANNING;
-    snprintf(text, sizeof text, "node %s: %s%s", name, cause ? cause : "failed",
-             misses_files
-                 ? "; the files that ringctl had opened for this job were closed when ringd ended: submit "
-                   "it again, with --resume if it has saved"
-                 : "");
+    snprintf(text, sizeof text, "node %s: %s", name, cause ? cause : "failed");
     if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING)
         life_stop(l, JOB_QUEUED, cause ? cause : "");
     else if (json_is_true(json_object_get(body, "lost")))

@@ -58,6 +58,8 @@ void job_life_begin(struct job_life *l, struct job *job, const struct members_ri
 bool job_life_restore(struct job_life *l, struct job *job, const char *cause, char *why, size_t size);
 /* There is one, which another node has taken over: it stops, and is MOVED then, with `over`. */
 void job_life_move(struct job_life *l, const char *cause);
+/* There is one, which is INTERRUPTED: it is the caller's again, without `over`. */
+void job_life_put_back(struct job_life *l);
 /* There is one. −EBUSY: it is about to end as it will. */
 int job_life_cancel(struct job_life *l);
 /* There is one, which stops after its next step and is PAUSED then, with `over`. −EINVAL: it does

@@ -81,6 +81,12 @@ void life_look_on(struct job_life *l)
     const struct interruption *i = &job->interruption;
     struct members_ring ring;
     char obstacle[700], names[300], text[sizeof job->error];
+    if (job->lent) {
+        snprintf(text, sizeof text, "%s; ringd looks whether it can open the files of this job by itself",
+                 i->cause);
+        text_clean(job->error, sizeof job->error, text, true);
+        return;
+    }
     const size_t missing = interruption_missing(i, l->setup.members, names, sizeof names);
     l->setup.ring(l->setup.owner, &ring, obstacle, sizeof obstacle);
     if (!*obstacle && ring.n != i->refused && (!missing || i->is_waited)) {
@@ -216,6 +222,12 @@ bool job_life_restore(struct job_life *l, struct job *job, const char *cause, ch
 void job_life_move(struct job_life *l, const char *cause)
 {
     life_stop(l, JOB_MOVED, cause);
+}
+
+void job_life_put_back(struct job_life *l)
+{
+    timer_stop(l->deadline);
+    l->job = NULL;
 }
 
 int job_life_pause(struct job_life *l)

@@ -114,14 +114,21 @@ static bool is_file_to_read(int fd)
            !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) && S_ISREG(st.stx_mode);
 }
 
+/* As the kernel knows it, without links; "": it says none. */
+static void real_path(int fd, char ret[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, ret, PATH_MAX - 1);
+    ret[n < 0 ? 0 : n] = '\0';
+}
+
 /* Keys and tokens are for no job, also when a client that is the daemon's user can read them. */
 static bool is_own(const struct loan_book *book, int fd)
 {
-    char link[64], real[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t n = readlink(link, real, sizeof real - 1);
-    real[n < 0 ? 0 : n] = '\0';
-    return n < 0 || output_path_is_own(book->state_dir, real);
+    char real[PATH_MAX];
+    real_path(fd, real);
+    return !*real || output_path_is_own(book->state_dir, real);
 }
 
 static int check_files(const struct loan_book *book, const json_t *files, const int *fds, bool may_be_own,
@@ -162,9 +169,25 @@ static int take_room(struct loan_book *book, size_t bytes, size_t n, struct err 
                    "again when some have ended");
 }
 
+/* A path that is not UTF-8 is left out: nothing more is known of that file. */
+static json_t *about_of(const json_t *asked, const int *fds, size_t n)
+{
+    const json_t *folders = json_object_get(asked, "folders");
+    json_t *real = json_array();
+    for (size_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        real_path(fds[i], path);
+        json_t *text = json_string(path);
+        json_array_append_new(real, text ? text : json_string(""));
+    }
+    return json_pack("{s:o s:o s:o}", "files", json_deep_copy(json_object_get(asked, "files")), "folders",
+                     folders ? json_deep_copy(folders) : json_array(), "real", real);
+}
+
 static int take(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
                 bool may_be_own, struct err *err)
 {
+    /* The kernel's own paths are within what a descriptor counts. */
     const size_t bytes = sizeof(struct loan) + json_weight(about) + n * LOAN_FD_BYTES;
     int r = check(book, about, fds, n, may_be_own, err);
     if (!r)
@@ -175,7 +198,7 @@ static int take(struct loan **ret, struct loan_book *book, const json_t *about, 
         return r;
     }
     struct loan *loan = xmalloc(sizeof *loan + n * sizeof *fds);
-    *loan = (struct loan){.book = book, .about = json_deep_copy(about), .bytes = bytes, .n = n};
+    *loan = (struct loan){.book = book, .about = about_of(about, fds, n), .bytes = bytes, .n = n};
     atomic_init(&loan->holders, 1);
     atomic_fetch_add(&book->holders, 1);
     memcpy(loan->fds, fds, n * sizeof *fds);
@@ -224,10 +247,50 @@ bool loan_has(const struct loan *loan, const char *path)
 
 json_t *loan_message(const struct loan *loan)
 {
-    json_t *folders = json_object_get(loan->about, "folders");
     return json_pack("{s:s s:o s:o}", "do", "lend", "files",
                      json_deep_copy(json_object_get(loan->about, "files")), "folders",
-                     folders ? json_deep_copy(folders) : json_array());
+                     json_deep_copy(json_object_get(loan->about, "folders")));
+}
+
+const json_t *loan_about(const struct loan *loan)
+{
+    return loan->about;
+}
+
+bool loan_about_is_whole(const json_t *about)
+{
+    const json_t *files = json_object_get(about, "files"), *folders = json_object_get(about, "folders"),
+                 *real = json_object_get(about, "real");
+    const size_t n = json_array_size(files);
+    size_t i;
+    json_t *path;
+    if (!n || n > LOAN_FILES_MAX || !are_paths(files, n) || !json_is_array(folders) ||
+        json_array_size(folders) > LOAN_FOLDERS_MAX || !are_paths(folders, json_array_size(folders)) ||
+        json_array_size(real) != n)
+        return false;
+    json_array_foreach (real, i, path)
+        if (!json_is_string(path))
+            return false;
+    return true;
+}
+
+int loan_match(const struct loan *loan, const json_t *about, struct err *err)
+{
+    const json_t *files = json_object_get(about, "files"), *real = json_object_get(about, "real");
+    if (!json_equal(json_object_get(loan->about, "files"), files) ||
+        !json_equal(json_object_get(loan->about, "folders"), json_object_get(about, "folders")))
+        return err_set(err, -EINVAL,
+                       "these are not the files that were opened for this job: the %zu files that its "
+                       "\"wanted_files\" lists are needed, in that order",
+                       json_array_size(files));
+    for (size_t i = 0; i < loan->n; i++) {
+        const char *was = json_string_value(json_array_get(real, i)),
+                   *is = json_string_value(json_array_get(json_object_get(loan->about, "real"), i));
+        if (strcmp(was, is) != 0)
+            return err_set(err, -EINVAL, "%s leads to other data now: it was %s and is %s",
+                           json_string_value(json_array_get(files, i)), was, is);
+    }
+    return 0;
 }
 
 const int *loan_fds(const struct loan *loan, size_t *ret_n)

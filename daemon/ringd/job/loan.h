@@ -47,6 +47,14 @@ int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about
 struct loan *loan_hold(struct loan *loan); /* NULL stays NULL */
 void loan_drop(struct loan *loan);
 
+/* What another life of the daemon needs to know of it: {"files", "folders", "real"}, borrowed. real
+ * has for each file the path that the kernel gave its descriptor, without links. */
+const json_t *loan_about(const struct loan *loan);
+/* Is that such an object? It may come from a damaged disk. */
+bool loan_about_is_whole(const json_t *about);
+/* 0: the loan has just those files, at the same places; else −EINVAL with a sentence. */
+int loan_match(const struct loan *loan, const json_t *about, struct err *err);
+
 /* A file or a folder of this path. loan NULL: there is none. */
 bool loan_has(const struct loan *loan, const char *path);
 /* What a stage is told of it: {"do": "lend", "files", "folders"}, a new object; and the

@@ -74,9 +74,9 @@ bool deputy_take_landed(struct deputy *d, const uint8_t from[16], const json_t *
 void deputy_ended(struct deputy *d, uint64_t job); /* a job of this node has ended, and its record is put */
 /* What that old head may fetch of its job, which has that number here (parts.h); NULL: nothing. */
 struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t as);
-/* The inputs of that job of this node again, after a restart: the caller drops it; NULL: there are
- * none. May wait for this node's disk. */
-struct loan *deputy_lend(struct deputy *d, uint64_t as);
+/* After a restart: the inputs of each job that this node has taken over, and its number here; the
+ * loan is borrowed. May wait for this node's disk. */
+void deputy_lend(struct deputy *d, void (*lend)(void *owner, uint64_t job, struct loan *loan), void *owner);
 
 /* Takes a job over by hand: the one that had that number at that head. must_ask: all other nodes of
  * the job have to promise it; without, those in reach. `done` comes once, perhaps at once: with its

@@ -348,17 +348,16 @@ struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t a
     return t ? t->files : NULL;
 }
 
-struct loan *deputy_lend(struct deputy *d, uint64_t as)
+void deputy_lend(struct deputy *d, void (*lend_to)(void *owner, uint64_t job, struct loan *loan), void *owner)
 {
-    struct taken_job *t = d->taken;
-    while (t && t->as != as)
-        t = t->next;
-    if (!t)
-        return NULL;
-    char *folder = deputy_folder(d, t->id);
-    struct loan *loan = lend(d, folder, t->inputs);
-    free(folder);
-    return loan;
+    for (struct taken_job *t = d->taken; t; t = t->next) {
+        char *folder = deputy_folder(d, t->id);
+        struct loan *loan = lend(d, folder, t->inputs);
+        if (loan)
+            lend_to(owner, t->as, loan);
+        loan_drop(loan);
+        free(folder);
+    }
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

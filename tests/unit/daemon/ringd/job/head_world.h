@@ -101,10 +101,9 @@ static inline void on_guard(evutil_socket_t fd, short what, void *arg)
     h->is_stuck = true;
 }
 
-/* Nodes came or went; and the other one, if the coord asks for it, lets go of its dossier. */
-static inline void look(struct head *h)
+/* The other node, if the coord asks for it, lets go of its dossier. */
+static inline void let_go(struct head *h)
 {
-    coord_changed(h->coord);
     for (; h->answered < json_array_size(h->sent); h->answered++) {
         const json_t *m = json_array_get(h->sent, h->answered);
         const uint8_t from[16] = {2};
@@ -113,6 +112,13 @@ static inline void look(struct head *h)
             coord_take_held(h->coord, from, held);
         json_decref(held);
     }
+}
+
+/* Nodes came or went. */
+static inline void look(struct head *h)
+{
+    coord_changed(h->coord);
+    let_go(h);
 }
 
 /* The other node's record; in reach while both say that they are linked. */
@@ -136,6 +142,7 @@ static inline void open_coord(struct head *h, unsigned settle_ms, enum job_state
                                 .metrics = h->metrics,
                                 .events = h->events,
                                 .aside = h->aside,
+                                .mailbox = h->mailbox,
                                 .send = send_message,
                                 .last_words = last_words,
                                 .plan = plan,
@@ -295,8 +302,10 @@ static inline const struct job *job_in(struct head *h, enum job_state state)
 
 static inline void wait_for(struct head *h, const struct job *job, enum job_state state)
 {
-    while (job->state != state && !h->is_stuck)
+    while (job->state != state && !h->is_stuck) {
         event_base_loop(h->base, EVLOOP_ONCE);
+        let_go(h);
+    }
     assert_int_equal(job->state, state);
 }
 

@@ -44,7 +44,7 @@ static void a_new_job_has_not_begun(void **state)
     const struct job_spec asked = {.model = "/m"};
     struct job *job = job_new(UINT64_C(1) << 40, JOB_TRAIN, &asked, json_pack("{s:s}", "model", "/m"));
     json_t *row = job_encode_short(job);
-    assert_int_equal(json_object_size(row), 17);
+    assert_int_equal(json_object_size(row), 18);
     assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
     assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
     assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
@@ -55,7 +55,7 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 24);
+    assert_int_equal(json_object_size(all), 26);
     assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
     assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
