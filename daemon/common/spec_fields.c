@@ -290,8 +290,8 @@ static const struct field spec_fields[] = {
            "when the loss or a gradient of a step is not finite: stop saves the state before that step and "
            "ends the job; skip leaves the step out and goes on"),
     CHOICE("elastic", TRAIN, is_fixed, elastics, false,
-           "auto: the job moves to more nodes when one joins or comes back, if enough steps are left; off: "
-           "it does not"),
+           "auto: if enough steps are left, the job moves to more nodes when one joins or comes back, and "
+           "its layers move when a node becomes slow; off: they do not"),
     CHOICE("on_loss", TRAIN | ANSWERS, on_loss, losses, ON_LOSS_SHRINK,
            "when a node is lost: go on without it after --wait-for, wait until it is back, or end the job"),
     WHOLE("wait_for", TRAIN, wait_for, 0, 7 * DAY_S, 60, "SECONDS",

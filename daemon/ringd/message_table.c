@@ -163,7 +163,9 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           WHOLE("chosen", UINT32_MAX,
                 .doc = "the nodes that take part, bit *i* the *i*-th from the head on, 0 all"),
           OBJECT("forecast", .doc = "of a training job: how long a step takes, for people"),
-          OBJECT("speed", .doc = "of other jobs: how long they take, for people")}},
+          OBJECT("speed", .doc = "of other jobs: how long they take, for people"),
+          OBJECT("pace", .doc = "of a training job whose layers may move: `units`, the cost of each, and "
+                                "`speeds` of the ranks")}},
     [MESSAGE_JOB_OPEN] = {"job-open",
                           MESSAGE_FROM_ANYONE,
                           "take the lease, start a stage, open these layers; the sender is the head",

@@ -75,7 +75,7 @@ struct message_row {
     const char *name;
     enum message_sender sender;
     const char *doc;
-    struct field fields[10]; /* ends with a name of NULL; all of size 0: the handler reads them */
+    struct field fields[12]; /* ends with a name of NULL; all of size 0: the handler reads them */
 };
 const struct message_row *message_row(enum message_kind kind);
 /* Fields that several kinds have with one meaning: their rows have no text of their own. */

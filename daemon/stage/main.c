@@ -7,7 +7,7 @@
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed"}; before that perhaps
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace"}; perhaps after
  *                                           {"ev":"survey","nodes","question"}, which
  *                                           {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
@@ -91,10 +91,10 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         return r;
     const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I s:O* s:O*}", "plan", job_plan_encode(&p->head.plan), "steps",
+                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O*}", "plan", job_plan_encode(&p->head.plan), "steps",
                           (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored, "chosen",
                           (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
-                          planning->speed));
+                          planning->speed, "pace", planning->pace));
     return 0;
 }
 

@@ -15,6 +15,18 @@ static double number(const json_t *nodes, size_t place, const char *key)
     return json_number_value(json_object_get(json_array_get(nodes, place), key));
 }
 
+double stage_nodes_speed(const json_t *nodes, size_t place)
+{
+    const double threads = number(nodes, place, "speed");
+    return (threads > 0 ? threads : 1) / stage_nodes_slowness(nodes, place);
+}
+
+double stage_nodes_slowness(const json_t *nodes, size_t place)
+{
+    const double slowness = number(nodes, place, "slowness");
+    return slowness > 0 ? slowness : 1;
+}
+
 static struct rating rate(const json_t *nodes, uint32_t mask)
 {
     struct rating r = {0};
@@ -22,7 +34,7 @@ static struct rating rate(const json_t *nodes, uint32_t mask)
     for (size_t i = 0; i < n; i++) {
         if (!(mask >> i & 1))
             continue;
-        r.speed += number(nodes, i, "speed");
+        r.speed += stage_nodes_speed(nodes, i);
         r.memory += number(nodes, i, "memory");
         r.relayed += !(mask >> ((i + 1) % n) & 1);
     }

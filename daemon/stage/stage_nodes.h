@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which nodes of the ring a schedule of fewer ranks runs on. Pure. */
+ * Which nodes of the ring a schedule of fewer ranks runs on, and how fast a node is. Pure. */
 #ifndef DAEMON_STAGE_NODES_H
 #define DAEMON_STAGE_NODES_H
 
@@ -10,13 +10,17 @@
 
 #include "engine/err.h"
 
-/* nodes: [{"name", "speed", "memory"}, …] in ring order, the head's first, at most 16. Sets of
- * `ranks` of them, each a mask of places, with the head in all: the best first, that with the most
- * threads, then with the fewest hops that another node must relay, then with the most memory.
+/* nodes: [{"name", "speed", "memory", "slowness"}, …] in ring order, the head's first, at most 16.
+ * Sets of `ranks` of them, each a mask of places, with the head in all. The best comes first: that
+ * which is fastest, then has fewest hops that another node must relay, then has most memory.
  * `wanted`: names that alone may be in it, or NULL. ret: at most `most` of them, the caller's.
  * Returns how many; 0: there is none. */
 size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks,
                           const json_t *wanted);
+/* How fast the node in that place is: its threads, less what it was found to be slower of late. */
+double stage_nodes_speed(const json_t *nodes, size_t place);
+/* So many times longer it takes than by its threads, or by what was timed there; usually 1. */
+double stage_nodes_slowness(const json_t *nodes, size_t place);
 /* Those of the mask, in their order; a new list. */
 json_t *stage_nodes_take(const json_t *nodes, uint32_t mask);
 /* Their names, as "a, b and c". */

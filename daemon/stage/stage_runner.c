@@ -27,6 +27,11 @@ struct runner_plan {
     uint32_t *adapter_of_step; /* [steps] owned */
 };
 
+/* Of all rounds that train: how fast this rank is, whatever it waits for. */
+struct runner_made {
+    uint64_t microbatches, computed_us, us;
+};
+
 struct runner {
     struct rank_state state;   /* what its tasks work on */
     struct progress *progress; /* borrowed */
@@ -35,6 +40,7 @@ struct runner {
     struct runner_plan plans[RUNNER_PLANS];
     size_t next_plan;
     struct trace trace; /* owned: the present round, task by task */
+    struct runner_made made;
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);
     void (*begun)(void *owner); /* NULL once it was called */
@@ -135,6 +141,8 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     struct instant end = clock_now();
     if (r->state.go->program == PROGRAM_TRAIN) /* what a step waited is told of steps alone */
         r->state.busy += (double)clock_since_us(end, start) / 1e6;
+    if (r->state.go->program == PROGRAM_TRAIN && task_is_compute(task->kind))
+        r->made.computed_us += clock_since_us(end, start);
     uint64_t waited = trace_task(&r->trace, task, start, end);
     atomic_fetch_add_explicit(&r->progress->busy_us, clock_since_us(end, start), memory_order_relaxed);
     atomic_fetch_add_explicit(&r->progress->wait_us, waited, memory_order_relaxed);
@@ -169,10 +177,12 @@ static void report_trace(struct runner *r, const struct go *go)
     json_t *adapter_of_step = json_array();
     for (size_t i = 0; i < go->nsteps; i++)
         json_array_append_new(adapter_of_step, json_integer(go->steps[i].adapter));
-    r->traced(r->owner, json_pack("{s:I s:I s:o s:b s:I s:o s:o}", "step", (json_int_t)go->step,
+    r->traced(r->owner, json_pack("{s:I s:I s:o s:b s:I s:o s:o s:[I,I,I]}", "step", (json_int_t)go->step,
                                   "microbatches", (json_int_t)go->microbatches, "adapters", adapter_of_step,
                                   "tied", (int)req.tied, "lowest", (json_int_t)req.lowest_trained, "tasks",
-                                  trace_encode(&r->trace), "bytes", trace_encode_bytes(&r->trace)));
+                                  trace_encode(&r->trace), "bytes", trace_encode_bytes(&r->trace), "made",
+                                  (json_int_t)r->made.microbatches, (json_int_t)r->made.computed_us,
+                                  (json_int_t)r->made.us));
 }
 
 static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
@@ -216,8 +226,13 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     memset(r->state.bad, 0, r->state.plan->round_steps * sizeof *r->state.bad);
     exec_start(&r->exec, plan, r->state.rank, go->round);
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
+    const struct instant began = clock_now();
     e = messages_begin(&r->state.messages, go, &plan->rank[r->state.rank], go->round);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
+    if (go->program == PROGRAM_TRAIN) {
+        r->made.microbatches += go->microbatches;
+        r->made.us += clock_since_us(clock_now(), began);
+    }
     if (!e && go->trace && r->traced)
         report_trace(r, go);
     if (!e && go->hold)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Jobs that are moved on purpose: a node is drained, comes back, ends; a job is paused. No step is lost, and what comes out has the
-# bits of a run in which nothing happened.
+# Jobs that are moved on purpose: a node is drained, comes back, ends, or becomes slow; a job is paused. No step is lost, and what
+# comes out has the bits of a run in which nothing happened.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 . "$(dirname "$0")/lib/training.sh"
@@ -45,6 +45,24 @@ start_node 3
 done_as_undisturbed ended
 holds "what the job said" "$work/ended.err" 'stops after its next step: node n3 is drained: its ringd is being ended'
 moved ended 1
+
+# A fifth of a CPU is left to one stage: its layers move to the others. The process that does so ends with that stage.
+train throttled
+step_of throttled 5
+throttled_stage=$(stage_of 2)
+while kill -STOP "$throttled_stage" && sleep 0.04 && kill -CONT "$throttled_stage" && sleep 0.01; do :; done 2>/dev/null &
+await_line "$work/throttled.err" 'is planned again on 3 nodes' 60
+done_as_undisturbed throttled
+slower='node n2 takes [0-9.]+ times as long as planned; with other layers on each node, a step takes about [0-9.e-]+ s instead of [0-9.e-]+ s'
+holds "what the job said" "$work/throttled.err" "stops after its next step: $slower"
+holds "what the job said" "$work/throttled.err" "interrupted after step [0-9]+: $slower"
+moved throttled 1
+# layers_of LINE: how many layers n2 has in that line "planned" of the job
+layers_of() {
+    sed -n 's/^planned: //p' "$work/throttled.err" | sed -n "$1s/.*n2 \([^(]*\)(.*/\1/p" |
+        awk '{for (i = 2; i <= NF; i++) {split($i, at, "-"); n += at[1] == $i ? 1 : at[2] - at[1] + 1}} END {print $1 == "no" ? 0 : n}'
+}
+[ "$(layers_of 2)" -lt "$(layers_of 1)" ] || fail "n2 has as many layers as before: $(cat "$work/throttled.err")"
 
 # Paused, another job in between, and on.
 train paused

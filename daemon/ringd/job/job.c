@@ -68,6 +68,7 @@ void job_reset(struct job *job)
                         .tokens = job->tokens,
                         .loss = job->loss,
                         .has_loss = job->has_loss,
+                        .slow = job->slow,
                         .interruption = job->interruption,
                         .is_idle = job->is_idle,
                         .result = job->result,

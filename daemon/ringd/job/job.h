@@ -13,6 +13,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/job/survive/interruption.h"
+#include "daemon/ringd/job/survive/slow_nodes.h"
 #include "daemon/ringd/job/job_state.h"
 #include "daemon/ringd/job/placed_plan.h"
 #include "net/clock.h"
@@ -76,6 +77,8 @@ struct job {
     enum job_state outcome;        /* what STOPPING leads to */
     bool has_left;                 /* it has stopped after a step: its stages end by themselves */
     enum job_state leaves_for;     /* what follows once it has stopped after a step; 0: it was not asked to */
+    struct instant uneven_since;   /* other layers on its nodes would pay since then; {0}: they would not */
+    struct slow_nodes slow;        /* as learned in this attempt and earlier ones */
     struct interruption interruption; /* the latest; its count is 0: there was none */
     uint32_t attempt;                 /* how often it was begun before */
     uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */

@@ -10,6 +10,7 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
+#include "daemon/ringd/job/survive/pace.h"
 #include "daemon/common/layers_text.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
@@ -99,6 +100,10 @@ static void on_timeline(struct job *job, size_t rank, const json_t *event)
     int r = job->timeline ? timeline_add(job->timeline, rank, event) : 0;
     if (r == 1 && job->timelines)
         timelines_add(job->timelines, timeline_encode(job->timeline, job->id, job->plan->nodes.name));
+    struct pace *pace = job->plan ? job->plan->pace : NULL;
+    const json_t *made = json_object_get(event, "made");
+    if (pace && made && pace_hear(pace, rank, made))
+        r = -EBADMSG;
     if (r == -EBADMSG)
         log_job(LOG_LEVEL_DEBUG, job->id, "%s sent a malformed step trace", job_nodes(job)->name[rank]);
 }

@@ -259,6 +259,8 @@ static void on_event(struct job_life *l, size_t rank, const json_t *body)
         return;
     }
     job_hear_event(l->setup.log, l->setup.metrics, job, rank, body);
+    if (rank == 0 && kind && !strcmp(kind, "timeline") && job->state == JOB_RUNNING)
+        life_look_at_pace(l);
     if (kind && !strcmp(kind, "reading") && job_phase(job->state)->extends)
         life_limit(l, limit_ms(l, job->state));
 }
@@ -339,6 +341,7 @@ void job_life_begin(struct job_life *l, struct job *job, const struct members_ri
     if (!job->started)
         job->started = time(NULL);
     job->start.began = clock_now();
+    slow_nodes_tell(&job->slow, &job->offered, nodes);
     life_enter(l, JOB_PLANNING);
     l->setup.plan(l->setup.owner, job, nodes);
 }

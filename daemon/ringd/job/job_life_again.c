@@ -160,6 +160,18 @@ void life_look_whether_to_leave(struct job_life *l)
         ask_to_leave(l, JOB_INTERRUPTED, why);
 }
 
+void life_look_at_pace(struct job_life *l)
+{
+    struct job *job = l->job;
+    struct resplit found;
+    char why[300];
+    if (job->type != JOB_TRAIN || job->leaves_for != JOB_QUEUED || job->asked.is_fixed ||
+        !departure_is_uneven(job, clock_now(), &found, why, sizeof why))
+        return;
+    slow_nodes_learn(&job->slow, job_nodes(job), found.slowness);
+    ask_to_leave(l, JOB_INTERRUPTED, why);
+}
+
 void life_left(struct job_life *l, size_t rank, const json_t *body)
 {
     struct job *job = l->job;

@@ -43,6 +43,8 @@ void life_look_on(struct job_life *l);
 bool life_was_too_few(struct job_life *l, const char *cause);
 /* Of a job that runs: should it stop after its next step, and go on elsewhere? */
 void life_look_whether_to_leave(struct job_life *l);
+/* The same, of one whose ranks have said how fast they are. */
+void life_look_at_pace(struct job_life *l);
 void life_left(struct job_life *l, size_t rank, const json_t *body); /* it has, rank 0 says */
 /* A conversation that has been answered, and was told that nothing more will be said. */
 bool life_is_over(const struct job *job);

@@ -9,6 +9,7 @@
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/job/survive/pace.h"
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
@@ -104,7 +105,7 @@ static bool choose(struct job_nodes *ret, const struct job_nodes *offered, uint3
 /* --- reading ---------------------------------------------------------------------------------- */
 
 struct planner_answer {
-    const json_t *plan, *forecast, *speed;
+    const json_t *plan, *forecast, *speed, *pace;
     uint64_t steps;
     uint32_t chosen;
     bool is_mirrored;
@@ -121,6 +122,7 @@ static const struct field answer_fields[] = {
     ROW("chosen", FIELD_WHOLE, chosen, .max = UINT32_MAX),
     ROW("forecast", FIELD_OBJECT, forecast, .text = NULL),
     ROW("speed", FIELD_OBJECT, speed, .text = NULL),
+    ROW("pace", FIELD_OBJECT, pace, .text = NULL),
     {.name = NULL},
 };
 
@@ -135,6 +137,8 @@ static int read_plan(struct placed_plan *p, const struct planner_answer *a, enum
     else if (!r && (!has_head || p->nodes.n != p->shared.ranks))
         r = err_set(err, -EBADMSG, "the plan is for %zu nodes, and was given %zu%s", p->shared.ranks,
                     p->nodes.n, has_head ? "" : " without the head");
+    if (!r && a->pace)
+        r = pace_new(&p->pace, a->pace, &p->shared, err);
     return r;
 }
 
@@ -164,6 +168,7 @@ void placed_plan_free(struct placed_plan *p)
     job_plan_done(&p->shared);
     json_decref(p->forecast);
     json_decref(p->speed);
+    pace_free(p->pace);
     free(p);
 }
 

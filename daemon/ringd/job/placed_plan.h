@@ -24,11 +24,14 @@ struct job_nodes {
     uint64_t available[RING_MAX_NODES]; /* bytes each had for its stage when it was asked */
 };
 
+struct pace;
+
 struct placed_plan {
     struct job_plan shared;   /* what all ranks are told */
     struct job_nodes nodes;   /* nodes.n = shared.ranks */
     uint64_t steps;           /* of the whole job */
     json_t *forecast, *speed; /* owned: how long it will take, to be shown; or NULL */
+    struct pace *pace;        /* owned: how fast its ranks were taken to be, and are; NULL: its layers stay */
 };
 
 /* The nodes of that ring, and in ret_told what the stage that plans is told of them (a new

@@ -459,6 +459,7 @@ void head_done(struct head *h)
     job_plan_done(&h->plan);
     json_decref(h->planning.forecast);
     json_decref(h->planning.speed);
+    json_decref(h->planning.pace);
     json_decref(h->planning.nodes);
     json_decref(h->json);
     chat_inbox_done(&h->inbox);

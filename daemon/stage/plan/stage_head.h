@@ -39,6 +39,7 @@ struct head_planning {
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
     json_t *forecast;   /* owned: what a step will take, or NULL */
     json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
+    json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */
 };
 
 /* A job that trains goes on later: at once on other nodes, or when its user says so. */
@@ -76,8 +77,9 @@ struct head {
 void head_init(struct head *h, struct stage_events *events);
 void head_done(struct head *h);
 
-/* nodes: [{"id","name","speed","memory","mbps"}, …] in ring order, the head's first. Fills
- * head->plan; a refusal is a sentence that says what to change. Takes a reference to `spec`. */
+/* nodes: [{"id","name","speed","slowness","memory","mbps"}, …] in ring order, the head's first.
+ * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
+ * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 
 /* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and

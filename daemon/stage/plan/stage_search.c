@@ -13,6 +13,7 @@
 
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/cost_table.h"
+#include "daemon/stage/stage_nodes.h"
 #include "engine/pipe/planner.h"
 
 enum {
@@ -142,14 +143,17 @@ static int list_units(struct search *s, struct err *err)
 
 /* --- all units on all nodes ------------------------------------------------------------------- */
 
+/* What was timed is of a node that had nothing else to do. */
 static struct sched_cost cost_of(const struct search *s, size_t rank, size_t cut, size_t unit)
 {
     const size_t at = s->place[cut * s->units + unit];
     const struct cost_table_node *node = &s->timed->node[rank];
+    const double slow = stage_nodes_slowness(s->timed->nodes, rank);
     if (at != NOT_TIMED && node->have[at])
-        return times(&node->cost[at], round(s->tokens[cut]) / (double)s->timed->list.at[at].tokens);
+        return times(&node->cost[at], slow * round(s->tokens[cut]) / (double)s->timed->list.at[at].tokens);
     if (rank)
-        return times(&s->cost[cut][unit], cost_table_slowness(s->timed, rank));
+        return times(&s->cost[cut][unit],
+                     cost_table_slowness(s->timed, rank) * slow / stage_nodes_slowness(s->timed->nodes, 0));
     return cut ? times(&s->cost[cut - 1][unit], s->tokens[cut] / s->tokens[cut - 1]) : (struct sched_cost){0};
 }
 
@@ -355,6 +359,25 @@ static void tell_elsewhere(const struct search *s, const struct planner_found *f
 
 /* --- the two ways in -------------------------------------------------------------------------- */
 
+/* Units as they cost on this node; a rank is as fast as it does all of them. */
+static json_t *pace_of(const struct search *s, const struct planner_found *f)
+{
+    json_t *units = json_array(), *speeds = json_array();
+    for (size_t r = 0; r < s->h->plan.ranks; r++) {
+        const struct sched_cost *own = s->cost[f->cut], *its = own + node_at(s, f, r) * s->units;
+        double mine = 0, there = 0;
+        for (size_t u = 0; u < s->units; u++) {
+            const double cost = own[u].f + own[u].i + own[u].w;
+            mine += cost;
+            there += its[u].f + its[u].i + its[u].w;
+            if (!r)
+                json_array_append_new(units, json_real(cost));
+        }
+        json_array_append_new(speeds, json_real(mine / there));
+    }
+    return json_pack("{s:o s:o}", "units", units, "speeds", speeds);
+}
+
 static void take(struct head *h, const struct search *s, const struct planner_found *f)
 {
     struct job_plan *p = &h->plan;
@@ -367,6 +390,7 @@ static void take(struct head *h, const struct search *s, const struct planner_fo
     snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->planning.has_split = true;
+    h->planning.pace = pace_of(s, f);
     if (f->mirrored)
         head_mirror(h);
 }

@@ -205,8 +205,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     }
     for (size_t s = 0; s < h->plan.stages; s++) {
         uint32_t rank = h->plan.place[s];
-        double speed = json_number_value(json_object_get(json_array_get(nodes, rank), "speed"));
-        in->speed[s] = speed > 0 ? speed : 1;
+        in->speed[s] = stage_nodes_speed(nodes, rank);
         in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
     }
     int e = 0;
@@ -294,6 +293,17 @@ static int split(struct head *h, const struct split_inputs *in, struct err *err)
         return split_check(p->first, p->stages, h->config.layers, err);
     int e = split_within(h, in, in->memory, err);
     return e == -ENOSPC ? split_within(h, in, NULL, err) : e;
+}
+
+/* What the job is held against while it runs; a split that was given stays as it is. */
+static json_t *pace_of(const struct head *h, const struct split_inputs *in)
+{
+    json_t *units = json_array(), *speeds = json_array();
+    for (size_t u = 0; u < h->config.layers + 2; u++)
+        json_array_append_new(units, json_real(in->cost[u]));
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        json_array_append_new(speeds, json_real(stage_nodes_speed(h->planning.nodes, r)));
+    return json_pack("{s:o s:o}", "units", units, "speeds", speeds);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -496,6 +506,10 @@ static int split_on_nodes(struct head *h, struct err *err)
         e = make_fit(h, sched, &in, err);
     if (!e)
         e = check_memory(h, nodes, &in, err);
+    if (!e && h->plan.training && !h->spec.split && !h->planning.has_split) {
+        json_decref(h->planning.pace);
+        h->planning.pace = pace_of(h, &in);
+    }
     const bool from_file =
         h->spec.split && !h->spec.dry_run; /* what it takes is held against what was planned */
     h->planning.must_not_time = h->planning.must_not_time || from_file; /* but the job is not kept waiting */

@@ -3,8 +3,15 @@
 
 #include <stdio.h>
 
+#include "daemon/ringd/job/survive/pace.h"
+#include "daemon/ringd/job/survive/slow_nodes.h"
+
 /* So much more must be won than the last start of the job took. */
 #define WORTH 2.0
+/* A job runs for so many times what its start took before its layers move, twice as long after each
+ * move, up to so many doublings. */
+#define SETTLED 10.0
+enum { DOUBLINGS_MAX = 6, TRIED_AFTER_US = 600000000 };
 
 bool departure_is_drained(const struct job *job, const struct members *m, char *why, size_t size)
 {
@@ -41,4 +48,63 @@ bool departure_is_worth(const struct job *job, const struct members_ring *ring, 
         return true;
     }
     return false;
+}
+
+/* --- a node at another speed ------------------------------------------------------------------ */
+
+/* ret_step: seconds that a step takes now. */
+static bool look_at_pace(const struct job *job, struct instant now, struct resplit *ret, double *ret_step)
+{
+    const struct placed_plan *p = job->plan;
+    double slowness[JOB_MAX_RANKS], computes[JOB_MAX_RANKS], takes;
+    if (!p || !p->pace || p->shared.ranks < 2 || !pace_read(p->pace, computes, &takes))
+        return false;
+    for (size_t r = 0; r < p->shared.ranks; r++)
+        slowness[r] = slow_nodes_of(&job->slow, p->nodes.id[r]);
+    const uint64_t left = job->steps > job->step ? job->steps - job->step : 0,
+                   ran = clock_since_us(now, job->began_running);
+    *ret_step = takes * (double)p->shared.microbatches;
+    const struct resplit_request req = {.plan = &p->shared,
+                                        .unit_cost = pace_unit_cost(p->pace),
+                                        .speed = pace_speed(p->pace),
+                                        .slowness = slowness,
+                                        .available = p->nodes.available,
+                                        .computes = computes,
+                                        .step = *ret_step,
+                                        .left = left * (p->shared.nmore + 1), /* of each adapter */
+                                        .restart = job->start.connected,
+                                        .is_tried = ran >= TRIED_AFTER_US};
+    return resplit_pays(ret, &req);
+}
+
+static void say_cause(char *why, size_t size, const char *name, const struct resplit *r, double step)
+{
+    char cause[160];
+    if (r->cause == RESPLIT_SLOWER)
+        snprintf(cause, sizeof cause, "node %s takes %.1f times as long as planned", name, r->times);
+    else if (r->cause == RESPLIT_FASTER)
+        snprintf(cause, sizeof cause, "node %s is %.1f times as fast as planned", name, r->times);
+    else
+        snprintf(cause, sizeof cause, "node %s has had no layer for a while, and is tried again", name);
+    snprintf(why, size, "%s; with other layers on each node, a step takes about %.3g s instead of %.3g s",
+             cause, r->step, step);
+}
+
+bool departure_is_uneven(struct job *job, struct instant now, struct resplit *ret, char *why, size_t size)
+{
+    const unsigned doublings = job->slow.moves < DOUBLINGS_MAX ? job->slow.moves : DOUBLINGS_MAX;
+    const double ran = (double)clock_since_us(now, job->began_running) / 1e6,
+                 settled = SETTLED * job->start.connected * (double)(1U << doublings);
+    double step;
+    if (!look_at_pace(job, now, ret, &step)) {
+        job->uneven_since = (struct instant){0};
+        return false;
+    }
+    if (!job->uneven_since.us)
+        job->uneven_since = now;
+    const double lost = (double)clock_since_us(now, job->uneven_since) / 1e6 * (1 - ret->step / step);
+    if (lost < job->start.connected || ran < settled)
+        return false;
+    say_cause(why, size, job_nodes(job)->name[ret->rank], ret, step);
+    return true;
 }

@@ -44,8 +44,23 @@ static void the_best_come_first(void **state)
     json_decref(nodes);
 }
 
+/* c is the fastest of all until it is found to be slow. */
+static void a_slow_node_is_not_the_best(void **state)
+{
+    (void)state;
+    json_t *nodes = ring();
+    uint32_t mask;
+    assert_float_equal(stage_nodes_speed(nodes, 2), 8, 1e-9);
+    json_object_set_new(json_array_get(nodes, 2), "slowness", json_real(4));
+    assert_float_equal(stage_nodes_speed(nodes, 2), 2, 1e-9);
+    assert_int_equal(stage_nodes_choose(&mask, 1, nodes, 2, NULL), 1);
+    assert_int_equal(mask, 9); /* a and d */
+    json_decref(nodes);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best_come_first)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best_come_first),
+                                       cmocka_unit_test(a_slow_node_is_not_the_best)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,12 +119,44 @@ static void memory_as_the_objective_takes_no_more_of_it(void **state)
     assert_true(small <= fast);
 }
 
+/* What was timed is multiplied; who plans next knows what that followed from. */
+static void a_slow_node_gets_fewer_layers_than_it_had(void **state)
+{
+    struct search *s = *state;
+    size_t layers[2];
+    double first[2]; /* what the first layer costs */
+    for (int slow = 0; slow < 2; slow++) {
+        struct err err = {""};
+        json_t *nodes = json_pack("[{s:s s:i s:i s:f}, {s:s s:i s:i s:f}]", "name", "a", "speed", 1, "mbps",
+                                  1000, "slowness", slow ? 2.0 : 1.0, "name", "b", "speed", 1, "mbps", 1000,
+                                  "slowness", slow ? 12.0 : 1.0);
+        json_t *spec = spec_of(s->cache.path);
+        if (head_plan(&s->planning.head, JOB_TRAIN, spec, nodes, &err))
+            fail_msg("%s", err.text);
+        json_decref(nodes);
+        json_decref(spec);
+        const struct head *h = &s->planning.head;
+        const json_t *speeds = json_object_get(h->planning.pace, "speeds");
+        assert_float_equal(json_number_value(json_array_get(speeds, 0)), 1, 1e-6);
+        assert_float_equal(json_number_value(json_array_get(speeds, 1)), slow ? 1.0 / 6 : 1, 1e-6);
+        first[slow] = json_number_value(json_array_get(json_object_get(h->planning.pace, "units"), 1));
+        layers[slow] = 0;
+        for (size_t i = 0; i < h->plan.stages; i++)
+            layers[slow] += h->plan.place[i] == 1 ? h->plan.first[i + 1] - h->plan.first[i] : 0;
+        planning_close(&s->planning);
+        assert_int_equal(planning_open(&s->planning), 0);
+    }
+    assert_true(layers[1] < layers[0]);
+    assert_float_equal(first[1], 2 * first[0], 1e-6 * first[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(auto_finds_a_schedule_for_all_layers, start, stop),
         cmocka_unit_test_setup_teardown(auto_without_timing_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(memory_as_the_objective_takes_no_more_of_it, start, stop),
+        cmocka_unit_test_setup_teardown(a_slow_node_gets_fewer_layers_than_it_had, start, stop),
     };
     return cmocka_run_group_tests_name("stage_search", tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ enum { LAYERS = 8, GIB = 1 << 30 };
 
 static struct head head;
 
+static double slow_first; /* what the first node is found to be slower of late; 0: nothing is known */
+
 /* A training job on nodes n0, n1, … of these threads and bytes (0: the node does not say). */
 static int split(size_t ranks, const double *threads, const size_t *memory, const char *schedule,
                  struct err *err)
@@ -56,6 +58,8 @@ static int split(size_t ranks, const double *threads, const size_t *memory, cons
         json_array_append_new(head.planning.nodes, json_pack("{s:s s:f s:I}", "name", name, "speed",
                                                              threads[r], "memory", (json_int_t)memory[r]));
     }
+    if (slow_first > 0)
+        json_object_set_new(json_array_get(head.planning.nodes, 0), "slowness", json_real(slow_first));
     return head_split(&head, err);
 }
 
@@ -63,6 +67,7 @@ static int stop(void **state)
 {
     (void)state;
     json_decref(head.planning.nodes);
+    json_decref(head.planning.pace);
     job_plan_done(&head.plan);
     head = (struct head){0};
     return 0;
@@ -104,6 +109,30 @@ static void more_threads_get_more_layers(void **state)
     if (split(2, threads, memory, "1f1b", &err))
         fail_msg("%s", err.text);
     assert_true(head.plan.first[1] < LAYERS - head.plan.first[1]);
+}
+
+static double told(const char *list, size_t at)
+{
+    return json_number_value(json_array_get(json_object_get(head.planning.pace, list), at));
+}
+
+/* As if it had so many threads less; and what the layers were shared out by is told. */
+static void a_slow_node_gets_fewer_layers(void **state)
+{
+    (void)state;
+    const double threads[] = {2, 2};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    slow_first = 3;
+    if (split(2, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    slow_first = 0;
+    assert_int_equal(head.plan.first[1], LAYERS / 4);
+    assert_float_equal(told("speeds", 0), 2.0 / 3, 1e-9);
+    assert_float_equal(told("speeds", 1), 2, 1e-9);
+    assert_int_equal(json_array_size(json_object_get(head.planning.pace, "units")), LAYERS + 2);
+    assert_true(told("units", 1) > 0);
+    assert_float_equal(told("units", 1), told("units", LAYERS), 1e-9);
 }
 
 static void too_little_memory_names_the_node(void **state)
@@ -163,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(every_layer_lies_in_one_stage, stop),
         cmocka_unit_test_teardown(more_threads_get_more_layers, stop),
+        cmocka_unit_test_teardown(a_slow_node_gets_fewer_layers, stop),
         cmocka_unit_test_teardown(too_little_memory_names_the_node, stop),
         cmocka_unit_test_teardown(layers_move_to_where_memory_is, stop),
         cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
