@@ -73,6 +73,8 @@ static const struct field plan_fields[] = {
     ROW("tune", FIELD_OBJECT, BY_HAND, .of = tune_rows, .doc = "the adapter or the weights to train"),
     ROW("training", FIELD_FLAG, AT(training), .doc = "there are backwards"),
     ROW("copies", FIELD_FLAG, AT(copies), .doc = "after a step ranks keep what is trained in memory, twice"),
+    SENT("submitted", FIELD_WHOLE, AT(submitted), .min = 0, .max = FIELD_ANY,
+         .doc = "when the job was, in seconds since 1970: copies on disks are of that job"),
     ROW("compute", FIELD_CHOICE, AT(compute), .choices = job_computes,
         .doc = "number type of products with many rows"),
     ROW("kv", FIELD_FLAG, AT(kv), .doc = "whether tasks keep keys and values for the next"),

@@ -39,8 +39,9 @@ struct job_plan {
     size_t nmore;                           /* further adapters on the same weights, */
     struct tune more[JOB_MAX_ADAPTERS - 1]; /* which share with `tune` what it is put on */
     bool training, kv;
-    bool copies;   /* training: every rank keeps copies of what it trains in memory, and of its neighbour's */
-    bool by_layer; /* as in stage_spec, and so are: */
+    bool copies; /* training: every rank keeps copies of what it trains in memory, and of its neighbour's */
+    uint64_t submitted; /* when the job was, in seconds since 1970: copies on disks are of that job */
+    bool by_layer;      /* as in stage_spec, and so are: */
     size_t tokens, seqs, positions, sample, weight_bits;
     enum num_compute compute; /* what products with many rows are multiplied in */
     size_t vocab, dim;

@@ -78,6 +78,8 @@ struct job_spec {
     /* With `said`: so many bytes of --log hold all lines up to that step; those behind are looked
      * at. */
     size_t log_from, log_step;
+    size_t submitted; /* when, in seconds since 1970 */
+    bool goes_on;     /* it has saved a state before, which is to be in adapter_out */
 };
 
 /* Every key of a spec, and which jobs have it: bits for `use`. There is one for each type, one for

@@ -262,8 +262,8 @@ static const struct field spec_fields[] = {
           "number of stages on each node, for interleaved-1f1b and looped-bfs (default: 2)"),
     CHOICE("copies", TRAIN, copies, copies, true,
            "after each step, each node keeps what it trains in memory, and a copy of what its neighbour "
-           "trains: a job "
-           "that loses a stage or a node goes on from there. auto: where there is memory for it"),
+           "trains; with each save also on its disk. A job that loses a stage, a node or all nodes goes on "
+           "from there. auto: where there is memory for it"),
     CHOICE("recompute", TRAIN, recompute, recomputes, RECOMPUTE_AUTO,
            "recompute forwards to save memory: none, of each layer, of each node's whole stage, or auto: on "
            "nodes that lack memory, and on all nodes once memory has run out"),
@@ -332,6 +332,10 @@ static const struct field spec_fields[] = {
     UNSAID("log_from", FIELD_WHOLE, DAEMON, log_from,
            "bytes of log that were there at the last save, or before the job", .max = FIELD_ANY),
     UNSAID("log_step", FIELD_WHOLE, DAEMON, log_step, "the last step that is in them", .max = FIELD_ANY),
+    UNSAID("submitted", FIELD_WHOLE, DAEMON, submitted, "when the job was, in seconds since 1970",
+           .max = FIELD_ANY),
+    UNSAID("goes_on", FIELD_FLAG, DAEMON, goes_on,
+           "of a job that was interrupted: it has saved a state in adapter_out"),
     UNSAID("state_dir", FIELD_TEXT, DAEMON, state_dir, "the daemon's own folder"),
     {.name = NULL},
 };

@@ -64,6 +64,7 @@ HANDLER(on_job_open, worker_take_open(n->worker, from, body))
 HANDLER(on_job_connect, worker_take_connect(n->worker))
 HANDLER(on_job_run, worker_take_run(n->worker, body))
 HANDLER(on_job_leave, worker_take_leave(n->worker, body))
+HANDLER(on_job_kept, worker_take_kept(n->worker, body))
 HANDLER(on_drain, node_drain(n, from, json_string_value(json_object_get(body, "reason"))))
 HANDLER(on_job_turn, worker_take_turn(n->worker, body))
 HANDLER(on_job_stop, worker_take_stop(n->worker, body))
@@ -122,6 +123,7 @@ static const struct {
     [MESSAGE_JOB_RUN] = {on_job_run},
     [MESSAGE_JOB_TURN] = {on_job_turn},
     [MESSAGE_JOB_LEAVE] = {on_job_leave},
+    [MESSAGE_JOB_KEPT] = {on_job_kept},
     [MESSAGE_JOB_LEFT] = {on_job_left},
     [MESSAGE_JOB_EVENT] = {on_job_event},
     [MESSAGE_JOB_RELAYED] = {on_job_relayed},

@@ -46,6 +46,7 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/ringd/service.h"
@@ -458,6 +459,7 @@ void node_close(struct node *n)
     deputy_stop(n->deputy);
     coord_free(n->coord);
     doctor_free(n->doctor);
+    held_disk_free(n->held_disk);
     spawner_free(n->spawner);
     loan_store_free(n->loan_store);
     loan_book_free(n->loans);

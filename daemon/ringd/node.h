@@ -45,6 +45,7 @@ struct plan_requests;
 struct records;
 struct relay;
 struct service;
+struct held_disk;
 struct spawner;
 struct store;
 struct timer;
@@ -77,6 +78,7 @@ struct node {
     struct measure *measure;            /* what the cables can do */
     struct relay *relay;                /* data connections of others, passing through */
     struct spawner *spawner;            /* all stage processes */
+    struct held_disk *held_disk;        /* copies of what jobs train; NULL: there can be none */
     struct worker *worker;              /* runs stages, for any head */
     struct coord *coord;                /* runs the jobs submitted here */
     json_t *notes;                      /* of the store, while the node opens */

@@ -23,11 +23,12 @@
 #include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/job/worker.h"
-#include "daemon/ringd/log.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/log.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/store/store.h"
 
@@ -203,6 +204,26 @@ static void open_spawner(struct node *n)
     free(groups);
 }
 
+static void on_kept(void *owner, json_t *event)
+{
+    const struct node *n = owner;
+    worker_kept(n->worker, event);
+}
+
+/* Without it jobs run all the same. */
+static void open_held_disk(struct node *n)
+{
+    size_t removed = 0;
+    struct err err;
+    const struct held_disk_setup setup = {
+        .state_dir = n->state_dir, .mailbox = n->mailbox, .kept = on_kept, .owner = n};
+    if (held_disk_open(&n->held_disk, &setup, &removed, &err))
+        log_warning("%s: jobs have no copies on this node's disk", err.text);
+    if (removed)
+        log_info("copies of %zu job%s, which nobody has asked for in %d days, were removed from %s/held",
+                 removed, removed == 1 ? "" : "s", HELD_DISK_DAYS, n->state_dir);
+}
+
 static void open_worker(struct node *n)
 {
     n->worker = worker_new(&(struct worker_setup){.base = n->base,
@@ -216,6 +237,7 @@ static void open_worker(struct node *n)
                                                   .cost_query = n->cost_query,
                                                   .ballots = n->ballots,
                                                   .store = n->store,
+                                                  .held_disk = n->held_disk,
                                                   .owner = n,
                                                   .stage_begins = on_stage_begins,
                                                   .changed = on_worker_changed});
@@ -229,6 +251,7 @@ void node_open_job(struct node *n)
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);
+    open_held_disk(n);
     open_worker(n);
     open_coord(n);
     open_deputy(n);

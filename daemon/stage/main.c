@@ -4,6 +4,9 @@
  * (fd 4); what it is told:
  *   {"do":"cell","state","user"}            first: the directory that is the daemon's own. With the
  *                                           next message it enters its cell (cell/cell.h)
+ *   {"do":"hold"}, and a file               of a job that trains: copies that earlier processes
+ *                                           left, and last the file in memory to be written
+ *   {"do":"hold","disk"}, and a file        likewise, on the disk; behind them all
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
@@ -18,7 +21,10 @@
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or
  *   {"ev":"failed","error"} While it runs, {"ev":"lane-lost","rank","path","why"} asks for another
- *   connection, and further ones come; {"do":"paths"} names those to keep. Of a generation,
+ *   connection, and further ones come; {"do":"paths"} names those to keep. Of a training
+ *   job, {"ev":"kept","step","error"} says that copies are on this node's disk, or why not;
+ *   {"ev":"settled","disk"}, that all have them; {"do":"kept","step","whole"} tells rank 0. Of a
+ *   generation,
  *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
  *   "seed"}} may come; without "turn" it is the end. It never outlives its daemon. Threads: this
@@ -70,6 +76,7 @@ struct process {
     struct exchange *exchange;
     int held[HOLD_FILES_MAX]; /* owned: files for copies, the last is this process's to write */
     size_t nheld;
+    int disk;          /* owned: likewise, on the disk; 0: there is none */
     struct hold *hold; /* owned; NULL: the plan has none */
     struct runner *runner;
     struct memory_watch memory;
@@ -141,10 +148,16 @@ static void on_begun(void *owner)
     stage_event(&p->events, "begun", json_object());
 }
 
-static void on_settled(void *owner)
+static void on_settled(void *owner, bool on_disk)
 {
     struct process *p = owner;
-    stage_event(&p->events, "settled", json_object());
+    stage_event(&p->events, "settled", json_pack("{s:b}", "disk", (int)on_disk));
+}
+
+static void on_kept(void *owner, uint64_t step, const char *why)
+{
+    struct process *p = owner;
+    stage_event(&p->events, "kept", json_pack("{s:I s:s*}", "step", (json_int_t)step, "error", why));
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -237,7 +250,9 @@ static int open_hold(struct process *p, const struct config *config, struct err 
                                          .progress = p->progress,
                                          .files = p->held,
                                          .nfiles = p->nheld,
+                                         .disk = p->disk ? p->disk : -1,
                                          .settled = on_settled,
+                                         .kept = on_kept,
                                          .owner = p},
                     err);
 }
@@ -351,6 +366,9 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
+        if (what && !strcmp(what, "kept"))
+            atomic_store(&p->head.kept, 2 * (uint64_t)json_integer_value(json_object_get(msg, "step")) +
+                                            json_is_true(json_object_get(msg, "whole")));
         const bool is_turn = what && !strcmp(what, "turn");
         json_t *turn =
             is_turn ? json_incref(json_object_get(msg, "turn")) : NULL; /* NULL: the last was said */
@@ -401,21 +419,26 @@ static int do_run(struct process *p, const json_t *msg, struct err *err)
 /* Nothing that comes from outside is looked at before. */
 static int enter_cell(struct process *p, const json_t *msg, struct err *err)
 {
-    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, (unsigned)p->nheld, err);
+    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, (unsigned)p->nheld + !!p->disk, err);
     p->is_in_cell = !r;
     return r;
 }
 
-static int take_held(struct process *p, int fd, struct err *err)
+/* on_disk: the last file. */
+static int take_held(struct process *p, bool on_disk, int fd, struct err *err)
 {
     const int to = IPC_PROGRESS_FD + 1 + (int)p->nheld; /* nothing else is open yet */
-    if (fd < 0 || p->nheld == HOLD_FILES_MAX || p->is_in_cell || (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
+    if (fd < 0 || (!on_disk && p->nheld == HOLD_FILES_MAX) || p->disk || p->is_in_cell ||
+        (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
         return err_set(
             err, -EBADMSG,
             "the daemon sent a file for copies that this stage cannot use: install the same version of both");
     if (fd != to)
         close(fd);
-    p->held[p->nheld++] = to;
+    if (on_disk)
+        p->disk = to;
+    else
+        p->held[p->nheld++] = to;
     return 1;
 }
 
@@ -425,7 +448,7 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
 {
     const char *what = json_string_value(json_object_get(msg, "do"));
     if (what && !strcmp(what, "hold"))
-        return take_held(p, fd, err);
+        return take_held(p, json_is_true(json_object_get(msg, "disk")), fd, err);
     if (what && !strcmp(what, "cell") && !p->cell) {
         p->cell = json_deep_copy(msg);
         return 1;
@@ -466,6 +489,8 @@ static void process_done(struct process *p)
     hold_free(p->hold);
     for (size_t i = 0; i < p->nheld; i++)
         close(p->held[i]);
+    if (p->disk)
+        close(p->disk);
     for (size_t s = 0; s < JOB_MAX_STAGES; s++)
         stage_close(p->stages[s]);
     slab_free(&p->scratch);

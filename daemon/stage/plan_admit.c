@@ -280,6 +280,10 @@ static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t f
     const bool holds = go->program == PROGRAM_TRAIN || go->program == PROGRAM_RESTORE;
     if (go->hold && !(holds && p->copies))
         return refuse_go(err, from, go, "the flag for copies", 1);
+    if (go->keep && !(go->program == PROGRAM_SAVE && p->copies))
+        return refuse_go(err, from, go, "the flag for copies on the disk", 1);
+    if (go->kept && !(go->program == PROGRAM_TRAIN && p->copies))
+        return refuse_go(err, from, go, "the flag that copies are on all disks", 1);
     return 0;
 }
 

@@ -66,7 +66,8 @@ static double double_of(uint64_t v)
 size_t go_encode(uint8_t *out, const struct go *go)
 {
     uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
-                     (uint32_t)go->trace << 3 | (uint32_t)go->hold << 4 | (go->top & GO_TOP_MAX) << 8;
+                     (uint32_t)go->trace << 3 | (uint32_t)go->hold << 4 | (uint32_t)go->keep << 5 |
+                     (uint32_t)go->kept << 6 | (go->top & GO_TOP_MAX) << 8;
     uint8_t *at = put(out, go->program, 1);
     at = put(at, go->round, 1);
     at = put(at, flags, 1);
@@ -193,6 +194,8 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.want_token = flags & 4;
     go.trace = flags & 8;
     go.hold = flags & 16;
+    go.keep = flags & 32;
+    go.kept = flags & 64;
     go.top = flags >> 8 & GO_TOP_MAX;
     go.step = get(&at, 2);
     go.adapter = (uint32_t)get(&at, 1);

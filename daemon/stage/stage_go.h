@@ -33,6 +33,8 @@ struct go {
     uint32_t top;    /* with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
     bool want_token; /* DECODE */
     bool trace;      /* TRAIN: every rank tells afterwards what it did when */
+    bool keep;       /* SAVE: every rank puts its newest copies onto its disk as well */
+    bool kept;       /* TRAIN: all ranks have, those of the last time */
     bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */
     uint64_t
         step; /* TRAIN: of the first of its steps; RESTORE: the one restored; DECODE: index of the new token */

@@ -223,6 +223,8 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
         return -EINVAL;
     atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
     r->state.tasks = plan;
+    if (go->kept && r->state.hold)
+        hold_settle(r->state.hold);
     memset(r->state.bad, 0, r->state.plan->round_steps * sizeof *r->state.bad);
     exec_start(&r->exec, plan, r->state.rank, go->round);
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
@@ -237,6 +239,8 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
         report_trace(r, go);
     if (!e && go->hold)
         e = keep_copies(r, go, err);
+    if (!e && go->keep && r->state.hold)
+        hold_put_away(r->state.hold);
     if (!e && r->rounded)
         r->rounded(r->owner);
     return e;

@@ -43,6 +43,8 @@ static bool is_hold_due(const struct train_run *run, uint64_t last)
     const struct head *h = run->h;
     if (!h->plan.copies || last == h->steps)
         return false;
+    if (train_keep_forbids(&run->keep))
+        return false;
     return atomic_load(&h->leave) || h->plan.tune.kind == TUNE_LORA || !run->held.us ||
            (double)clock_since_us(run->told, run->held) / 1e6 >= HOLD_SHARE * runner_hold_seconds(run->r);
 }
@@ -69,13 +71,16 @@ static int train_round(struct train_run *run, uint64_t first, uint64_t last, str
                     .steps = run->go,
                     .microbatches = run->batch.n,
                     .hold = is_hold_due(run, last),
+                    .kept = train_keep_is_whole(&run->keep),
                     .trace = h->spec.trace || !run->traced.us ||
                              clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
                     .mb = run->batch.seqs};
     if (go.trace)
         run->traced = run->told;
-    if (go.hold)
+    if (go.hold) {
         run->held = run->told;
+        train_keep_given(&run->keep);
+    }
     run->held_step = go.hold ? last : run->held_step;
     int e = runner_round(run->r, &go, &round, err);
     return e || n > 1 || !run->round[0].update ? e : train_report_step(run, 0, err);
@@ -145,7 +150,9 @@ static int run_open(struct train_run *run, struct err *err)
     run->round = calloc(steps, sizeof *run->round);
     if (!run->packs || !run->steps || !run->go || !run->round || batch_alloc(&run->batch, &run->h->plan))
         return err_set(err, -ENOMEM, "out of memory");
-    const int e = train_save_init(&run->save, run->h, run->r, &run->log, err);
+    int e = train_save_init(&run->save, run->h, run->r, &run->log, err);
+    if (!e)
+        e = train_keep_init(&run->keep, run->h, err);
     return e ? e : stage_log_open(&run->log, s, err);
 }
 
@@ -206,8 +213,9 @@ static int save(struct train_run *run, uint64_t step, bool again, struct err *er
                                        .step = guard->done,
                                        .so_far = so_far[a]};
     }
+    const bool keeps = is_whole && step < h->steps && train_keep_begins(&run->keep, run->held_step);
     const int e =
-        is_whole ? train_save_all(&run->save, step, of, err) : err_set(err, -ENOMEM, "out of memory");
+        is_whole ? train_save_all(&run->save, step, of, keeps, err) : err_set(err, -ENOMEM, "out of memory");
     for (size_t a = 0; a < h->nadapters; a++)
         json_decref(so_far[a]);
     return e;

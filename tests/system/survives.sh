@@ -15,7 +15,7 @@ undisturbed --save-every 3
 # goes_on_from_memory NAME: at most one step that was made is made again
 goes_on_from_memory() {
     made=$(sed -n 's/^interrupted after step \([0-9]*\): .*/\1/p' "$work/$1.err" | head -n 1)
-    from=$(sed -n 's/.*goes on behind step \([0-9]*\): its nodes have copies of it in memory.*/\1/p' "$work/$1.err" | head -n 1)
+    from=$(sed -n 's/.*goes on behind step \([0-9]*\): its nodes have copies of it.*/\1/p' "$work/$1.err" | head -n 1)
     [ -n "$made" ] && [ -n "$from" ] && [ $((made - from)) -le 1 ] && [ "$from" -le "$made" ] ||
         fail "$1: after step $made it went on behind step $from: $(cat "$work/$1.err")"
 }

@@ -484,10 +484,9 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
 {
     struct coord *c = owner;
     json_t *spec = results_stage_spec(c->setup.state_dir, job->id, &job->asked);
-    if (job->saved_step) {
-        json_object_set_new(spec, "resume", json_true());
-        json_object_del(spec, "init_adapter");
-    }
+    if (job->saved_step)
+        json_object_set_new(spec, "goes_on", json_true());
+    json_object_set_new(spec, "submitted", json_integer((json_int_t)job->created));
     json_object_set(spec, "said", job->said ? job->said : json_null()); /* ours to say, as what follows */
     json_t *so_far = job->token_log ? token_log_encode(job->token_log) : NULL;
     if (so_far && job->is_restored) /* nobody who follows it now has heard of them */

@@ -167,12 +167,13 @@ static uint64_t decided_by_all(const struct job *job)
 void job_choose_copies(struct job *job)
 {
     const uint64_t said = said_by_all(job), known = decided_by_all(job);
+    const uint64_t most = said < known ? said : known;
     json_decref(job->restore);
-    job->restore = copies_choose(job->copies, &job->plan->shared, said < known ? said : known);
-    if ((uint64_t)json_integer_value(json_object_get(job->restore, "step")) > job->log_lost)
+    job->restore = copies_choose(job->copies, &job->plan->shared, most);
+    if (whole(job->restore, "step") > job->log_lost || most <= job->log_step)
         return;
     json_decref(job->restore);
-    job->restore = NULL;
+    job->restore = copies_choose(job->copies, &job->plan->shared, job->log_step);
 }
 
 void job_free(struct job *job)

@@ -13,6 +13,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/job/survive/interruption.h"
+#include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
 #include "daemon/ringd/job/job_state.h"
 #include "daemon/ringd/job/placed_plan.h"
@@ -70,6 +71,7 @@ struct job {
             peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
     } memory[RING_MAX_NODES];
     struct copies *copies;         /* owned: of an earlier attempt, as its ranks say; NULL: of none */
+    struct kept_step kept;         /* which step is on the disks of its ranks */
     json_t *restore;               /* owned: those it goes on from (copies.h); NULL: none */
     char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
     struct timeline *timeline;     /* owned: its last step, as planned; NULL: no plan, or no training */

@@ -49,8 +49,7 @@ static void note_training(const struct job_log *l, const struct job *job)
 {
     const json_int_t step = json_integer_value(json_object_get(job->restore, "step"));
     if (job->restore && (uint64_t)step > job->saved_step)
-        job_log_note(l, job, "goes on behind step %lld: its nodes have copies of it in memory",
-                     (long long)step);
+        job_log_note(l, job, "goes on behind step %lld: its nodes have copies of it", (long long)step);
     else if (job->saved_step)
         job_log_note(l, job, "goes on behind step %llu, the last that was saved",
                      (unsigned long long)job->saved_step);
@@ -216,6 +215,29 @@ static void keep_tokens(const struct job_log *l, struct job *job, const char *ki
         job_log_note(l, job,
                      "its tokens take too much memory to be kept: if a node is lost now, the job ends");
     keep_on_disk(l, job, is_prompt, event);
+}
+
+bool job_hear_kept(const struct job_log *l, struct job *job, size_t rank, const json_t *event)
+{
+    const char *why = json_string_value(json_object_get(event, "error"));
+    const json_t *step = json_object_get(event, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 1)
+        return false;
+    if (why && !job->kept.is_said)
+        job_log_note(l, job,
+                     "node %s: copies of step %llu are not on its disk: %s. The job goes on, and tries again "
+                     "at the next save",
+                     job_nodes(job)->name[rank], (unsigned long long)step_of(event), why);
+    job->kept.is_said = job->kept.is_said || why;
+    return kept_hear(&job->kept, rank, job_nodes(job)->n, step_of(event), !why);
+}
+
+void job_hear_state_lost(const struct job_log *l, struct job *job, const json_t *event)
+{
+    const char *folder = json_string_value(json_object_get(event, "folder"));
+    job_log_note(l, job, "the state of step %llu, which was saved, is not in %s any more",
+                 (unsigned long long)job->saved_step, folder ? folder : "--adapter-out");
+    job->saved_step = 0;
 }
 
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,

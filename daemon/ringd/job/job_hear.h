@@ -25,6 +25,10 @@ void job_hear_start(const struct job_log *l, struct job *job);
  * thing, what was opened another; together they must hold every layer exactly once. -EPROTO with a
  * sentence. */
 int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err);
+/* The event "kept": a rank's copies are on its disk, or why not. True: all ranks have answered. */
+bool job_hear_kept(const struct job_log *l, struct job *job, size_t rank, const json_t *event);
+/* The event "state-lost" of rank 0: what the job had saved is gone. */
+void job_hear_state_lost(const struct job_log *l, struct job *job, const json_t *event);
 /* A line of the log, a step, the memory of a stage, a timeline: kept with the job, and told to who
  * watches. */
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,

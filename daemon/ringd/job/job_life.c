@@ -242,6 +242,15 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
     life_look_whether_to_leave(l);
 }
 
+static void on_kept(const struct job_life *l)
+{
+    const struct job *job = l->job;
+    if (kept_is_whole(&job->kept))
+        log_job(LOG_LEVEL_DEBUG, job->id, "copies of step %llu are on the disks of all its nodes",
+                (unsigned long long)job->kept.step);
+    job_send_kept(l->setup.post, job);
+}
+
 /* A large model that is read for the first time takes longer than planning and opening may, but
  * says how far it is. */
 static void on_event(struct job_life *l, size_t rank, const json_t *body)
@@ -252,6 +261,16 @@ static void on_event(struct job_life *l, size_t rank, const json_t *body)
         if (job->state == JOB_RUNNING)
             job_commit_ask(l->commit, job,
                            json_integer_value(json_object_get(json_object_get(body, "event"), "number")));
+        return;
+    }
+    if (kind && !strcmp(kind, "kept")) {
+        if (job->state == JOB_RUNNING &&
+            job_hear_kept(l->setup.log, job, rank, json_object_get(body, "event")))
+            on_kept(l);
+        return;
+    }
+    if (rank == 0 && kind && !strcmp(kind, "state-lost")) {
+        job_hear_state_lost(l->setup.log, job, json_object_get(body, "event"));
         return;
     }
     if (job_hear_answer(l->setup.log, job, rank, body)) {

@@ -50,6 +50,14 @@ int job_send_turn(const struct job_post *post, const struct job *job, json_t *tu
                                 "attempt", (json_int_t)job->attempt, "turn", turn));
 }
 
+void job_send_kept(const struct job_post *post, const struct job *job)
+{
+    send_or_log(post, job, 0, "job-kept",
+                json_pack("{s:s s:I s:I s:I s:b}", "kind", "job-kept", "job", (json_int_t)job->id, "attempt",
+                          (json_int_t)job->attempt, "step", (json_int_t)job->kept.step, "whole",
+                          (int)kept_is_whole(&job->kept)));
+}
+
 void job_send_leave(const struct job_post *post, const struct job *job)
 {
     send_or_log(post, job, 0, "job-leave",

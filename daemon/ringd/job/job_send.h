@@ -23,6 +23,8 @@ struct job_post {
 void job_send(const struct job_post *post, const struct job *job, size_t rank, const char *kind);
 void job_send_all(const struct job_post *post, const struct job *job, const char *kind);
 /* What the rank needs to open its layers. */
+/* To rank 0: all ranks have answered for that step (kept.h). */
+void job_send_kept(const struct job_post *post, const struct job *job);
 /* To rank 0 with the copies it goes on from, if there are any. */
 void job_send_run(const struct job_post *post, const struct job *job, size_t rank);
 void job_send_open(const struct job_post *post, const struct job *job, size_t rank);

@@ -254,9 +254,11 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "ready")) {
         say_ready(w, event);
     } else if (!strcmp(kind, "settled")) {
-        held_files_settled(&w->held);
+        worker_settle_copies(w, event);
+    } else if (!strcmp(kind, "kept")) {
+        worker_name_copies(w, event);
     } else if (!strcmp(kind, "done")) {
-        held_files_drop(&w->held);
+        worker_drop_copies(w, w->origin.head, w->origin.job);
         ballots_ended(w->setup.ballots, &w->origin, time(NULL));
         w->reported = true;
         worker_tell(w, "job-done", json_deep_copy(event));
@@ -309,15 +311,6 @@ static void confine(struct worker *w)
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
 
-/* Files for copies of what it trains, those of earlier processes first. */
-static int give_files(struct worker *w)
-{
-    int r = w->trains ? held_files_begin(&w->held, w->origin.head, w->origin.job) : 0;
-    for (size_t i = 0; w->trains && i < w->held.n && !r; i++)
-        r = spawn_send_file(w->stage, json_pack("{s:s}", "do", "hold"), w->held.fd[i]);
-    return r;
-}
-
 static int start_stage(struct worker *w)
 {
     struct err err;
@@ -331,7 +324,7 @@ static int start_stage(struct worker *w)
         end_stage(w);
     } else {
         confine(w);
-        worker_check_taken(w, give_files(w));
+        worker_check_taken(w, worker_give_files(w));
     }
     return r;
 }
@@ -512,7 +505,7 @@ static void let_go(struct worker *w, const json_t *stop)
 {
     if (json_is_true(json_object_get(stop, "keep")))
         return;
-    held_files_drop(&w->held);
+    worker_drop_copies(w, w->origin.head, w->origin.job);
     ballots_ended(w->setup.ballots, &w->origin, time(NULL));
 }
 

@@ -17,6 +17,7 @@
 struct ballots;
 struct cluster;
 struct cost_query;
+struct held_disk;
 struct event_base;
 struct loan;
 struct member;
@@ -41,6 +42,7 @@ struct worker_setup { /* the pointers are borrowed */
     struct cost_query *cost_query;
     struct ballots *ballots;
     struct store *store;
+    struct held_disk *held_disk; /* NULL: no copies on the disk */
     void *owner;
     void (*stage_begins)(void *owner); /* the stage of a job is about to start here */
     void (*changed)(void *owner);      /* the lease is free again */
@@ -62,6 +64,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
 /* Of such a head alone. */
 void worker_take_connect(struct worker *w);
 void worker_take_run(struct worker *w, const json_t *body);
+void worker_take_kept(struct worker *w, const json_t *body);
 void worker_take_turn(struct worker *w, const json_t *body);
 void worker_take_leave(struct worker *w, const json_t *body);
 void worker_take_stop(struct worker *w, const json_t *body);
@@ -72,6 +75,9 @@ void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_
 /* Data connections that reach our listener. */
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /* takes the link */
+
+/* Copies of a step are on this node's disk, or are not: the event "kept" of its stage. */
+void worker_kept(struct worker *w, const json_t *event);
 
 /* Nodes came or went: a stage whose head is gone is stopped, and one of a job with a node that was
  * removed from the cluster at once, with all its connections. */

@@ -69,6 +69,15 @@ void worker_check_taken(struct worker *w, int r);
 /* Adds what that process has used so far; NULL: nothing. */
 void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 
+/* Copies of what the job trains. A stage process gets files for them, those of earlier processes
+ * first; −errno as spawn_send. */
+int worker_give_files(struct worker *w);
+/* The stage's events "settled" and "kept". */
+void worker_settle_copies(struct worker *w, const json_t *event);
+void worker_name_copies(struct worker *w, const json_t *event);
+/* That job is over: in memory and on the disk. */
+void worker_drop_copies(struct worker *w, const uint8_t head[16], uint64_t job);
+
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
 extern const struct lanes_ops worker_lanes_ops;
 void worker_connect(struct worker *w);

@@ -82,20 +82,39 @@ size_t held_units_of(const struct held_shape *shape, const struct job_plan *plan
     return bytes_of(shape, has);
 }
 
+/* Of one step, and of both kinds. */
+static size_t copies_of(const struct held_shape *shape, const struct job_plan *plan, uint32_t rank)
+{
+    uint8_t has[HELD_UNITS_MAX / 8];
+    const size_t own = held_units_of(shape, plan, rank, has);
+    return plan->ranks > 1 ? own + held_units_of(shape, plan, plan_prev(plan->ranks, rank), has) : own;
+}
+
+int held_are_small(bool *ret, const struct job_plan *plan, const struct config *config, struct err *err)
+{
+    struct held_shape shape;
+    const int r = held_shape_make(&shape, plan, config, err);
+    if (r)
+        return r;
+    *ret = true;
+    for (uint32_t rank = 0; rank < plan->ranks; rank++)
+        *ret = *ret && held_spare_bytes(copies_of(&shape, plan, rank));
+    held_shape_done(&shape);
+    return 0;
+}
+
 int held_bytes(size_t *ret, const struct job_plan *plan, const struct config *config, uint32_t rank,
                struct err *err)
 {
     struct held_shape shape;
-    uint8_t has[HELD_UNITS_MAX / 8];
     *ret = 0;
     if (!plan->copies)
         return 0;
     int r = held_shape_make(&shape, plan, config, err);
     if (r)
         return r;
-    const size_t own = held_units_of(&shape, plan, rank, has),
-                 previous = held_units_of(&shape, plan, plan_prev(plan->ranks, rank), has);
-    *ret = HEAD_BYTES + HELD_TURNS * own + (plan->ranks > 1 ? HELD_TURNS * previous + own + previous : 0);
+    const size_t copies = copies_of(&shape, plan, rank);
+    *ret = HEAD_BYTES + HELD_TURNS * copies + (plan->ranks > 1 ? copies : 0) + held_spare_bytes(copies);
     held_shape_done(&shape);
     return 0;
 }
@@ -151,8 +170,7 @@ int held_memory_make(struct held_memory *ret, int fd, const struct held_shape *s
     return 0;
 }
 
-/* What another process wrote counts only as far as it fits this job. */
-static bool is_sound(const struct held_part *part, const struct held_shape *shape, size_t size)
+bool held_part_is_sound(const struct held_part *part, const struct held_shape *shape, size_t size)
 {
     for (size_t u = shape->units; u < HELD_UNITS_MAX; u++)
         if (held_has(part->has, u))
@@ -177,7 +195,7 @@ void held_memory_open(struct held_memory *ret, int fd, const struct held_shape *
         part->at = head->part[i].at;
         part->bytes = head->part[i].bytes;
         memcpy(part->has, head->part[i].has, sizeof part->has);
-        if (!is_sound(part, shape, ret->size))
+        if (!held_part_is_sound(part, shape, ret->size))
             part->step = 0;
     }
 }

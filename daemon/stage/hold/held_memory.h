@@ -35,6 +35,15 @@ void held_shape_done(struct held_shape *shape);
 /* Which units a rank trains by the plan: has[u] is set. Returns what they take together, bytes. */
 size_t held_units_of(const struct held_shape *shape, const struct job_plan *plan, uint32_t rank,
                      uint8_t has[HELD_UNITS_MAX / 8]);
+/* A rank's copies of a step, its own and those of the rank before it, are copied once more on their
+ * way to the disk if they are small: so many bytes, else 0. */
+enum { HELD_SMALL = 64 << 20 };
+static inline size_t held_spare_bytes(size_t copies)
+{
+    return copies <= HELD_SMALL ? copies : 0;
+}
+/* Are those of all ranks? */
+int held_are_small(bool *ret, const struct job_plan *plan, const struct config *config, struct err *err);
 /* What copies take on a rank: the file, and messages that come and go. 0 where none are made. */
 int held_bytes(size_t *ret, const struct job_plan *plan, const struct config *config, uint32_t rank,
                struct err *err);
@@ -49,6 +58,10 @@ struct held_part {
     uint64_t at, bytes; /* in the file */
     uint8_t has[HELD_UNITS_MAX / 8];
 };
+
+/* What another process wrote counts only as far as it fits this job, and lies in its file of `size`
+ * bytes. */
+bool held_part_is_sound(const struct held_part *part, const struct held_shape *shape, size_t size);
 
 struct held_memory {
     void *map; /* owned mapping; NULL: none */

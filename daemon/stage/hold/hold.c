@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/hold/hold_keep.h"
 #include "net/clock.h"
 
 /* Large enough that each is a small part of the work, small enough to be sent while others are
@@ -23,6 +24,9 @@ struct hold {
     uint64_t step; /* of what is due */
     size_t given;
     double seconds;
+    struct hold_keep *keep; /* owned; NULL: there is no file on the disk */
+    bool is_wanted;         /* what is due goes to the disk when it is here */
+    bool is_settled;        /* files of earlier processes on the disk are not needed */
 };
 
 /* --- what was left here ----------------------------------------------------------------------- */
@@ -103,12 +107,36 @@ static size_t part_of(enum held_of of, size_t turn)
     return of * HELD_TURNS + turn;
 }
 
+static void put_away(struct hold *h)
+{
+    h->is_wanted = false;
+    if (h->keep)
+        hold_keep_begin(h->keep, &h->now, h->turn);
+    else
+        h->setup.kept(h->setup.owner, h->step, "ringd could not make a file for it");
+}
+
+void hold_put_away(struct hold *h)
+{
+    h->is_wanted = h->step > 0;
+    if (h->is_wanted && !h->is_due)
+        put_away(h);
+}
+
+void hold_settle(struct hold *h)
+{
+    if (!h->is_settled)
+        h->setup.settled(h->setup.owner, true);
+    h->is_settled = true;
+}
+
 int hold_take(struct hold *h, struct err *err)
 {
     if (!h->is_due)
         return 0;
     const struct instant began = clock_now();
     const size_t number = part_of(HELD_PREVIOUS, h->turn), bytes = h->now.part[number].bytes;
+    hold_keep_touch(h->keep, h->turn);
     held_memory_empty(&h->now, number);
     for (size_t at = 0; at < bytes; at += MESSAGE) {
         const struct msg_key key = key_of(h->round, h->setup.rank, at / MESSAGE);
@@ -122,6 +150,8 @@ int hold_take(struct hold *h, struct err *err)
     }
     held_memory_whole(&h->now, number, h->step);
     h->is_due = false;
+    if (h->is_wanted)
+        put_away(h);
     h->seconds += (double)clock_since_us(clock_now(), began) / 1e6;
     return 0;
 }
@@ -177,6 +207,7 @@ int hold_give(struct hold *h, uint32_t round, uint64_t step, struct err *err)
 {
     const struct instant began = clock_now();
     const size_t number = part_of(HELD_OWN, h->turn = !h->turn);
+    hold_keep_touch(h->keep, h->turn);
     held_memory_empty(&h->now, number);
     copy_own(h, number);
     held_memory_whole(&h->now, number, step);
@@ -190,7 +221,7 @@ int hold_give(struct hold *h, uint32_t round, uint64_t step, struct err *err)
         h->is_due = !r;
     }
     if (!r && ++h->given == 2)
-        h->setup.settled(h->setup.owner);
+        h->setup.settled(h->setup.owner, false);
     h->seconds = (double)clock_since_us(clock_now(), began) / 1e6;
     return r ? err_set(err, r, "a copy of step %llu was not sent: %s", (unsigned long long)step, strerror(-r))
              : 0;
@@ -203,6 +234,13 @@ double hold_seconds(const struct hold *h)
 
 /* --- opening, closing ------------------------------------------------------------------------- */
 
+static void open_before(struct hold *h, int fd)
+{
+    struct held_memory *to = &h->before[h->nbefore];
+    if (!held_file_open(to, fd, &h->shape, h->setup.plan->submitted))
+        held_memory_open(to, fd, &h->shape);
+}
+
 int hold_new(struct hold **ret, const struct hold_setup *setup, struct err *err)
 {
     struct hold *h = calloc(1, sizeof *h);
@@ -211,10 +249,16 @@ int hold_new(struct hold **ret, const struct hold_setup *setup, struct err *err)
     h->setup = *setup;
     int r = held_shape_make(&h->shape, setup->plan, setup->config, err);
     for (; !r && h->nbefore + 1 < setup->nfiles && h->nbefore < HOLD_FILES_MAX; h->nbefore++)
-        held_memory_open(&h->before[h->nbefore], setup->files[h->nbefore], &h->shape);
+        open_before(h, setup->files[h->nbefore]);
     if (!r)
         r = held_memory_make(&h->now, setup->files[setup->nfiles - 1], &h->shape, setup->plan, setup->rank,
                              err);
+    if (!r && setup->disk >= 0)
+        r = hold_keep_new(
+            &h->keep,
+            &(struct hold_keep_setup){
+                .fd = setup->disk, .job = setup->plan->submitted, .done = setup->kept, .owner = setup->owner},
+            err);
     if (r)
         hold_free(h);
     else
@@ -226,6 +270,7 @@ void hold_free(struct hold *h)
 {
     if (!h)
         return;
+    hold_keep_free(h->keep);
     held_memory_done(&h->now);
     for (size_t i = 0; i < h->nbefore; i++)
         held_memory_done(&h->before[i]);

@@ -5,7 +5,8 @@
  * end of the next step, while all compute. A rank takes before it sends its norm, and no rank
  * updates before all norms are in: so when one writes the copy of a step, every rank has that of
  * the step before, its own and its neighbour's, and whichever node is lost, one such step is whole.
- * Main thread of ringd-stage. */
+ * When a job is saved, each rank also puts its newest copies onto its own disk (hold_keep.h). Main
+ * thread of ringd-stage. */
 #ifndef DAEMON_STAGE_HOLD_H
 #define DAEMON_STAGE_HOLD_H
 
@@ -16,7 +17,7 @@
 #include "daemon/stage/hold/held_memory.h"
 #include "engine/model/stage.h"
 
-enum { HOLD_FILES_MAX = 4 };
+enum { HOLD_FILES_MAX = 6 };
 
 struct hold;
 
@@ -27,13 +28,17 @@ struct hold_setup { /* all borrowed; the descriptors stay the caller's */
     struct stage *const *stages; /* [plan->stages] those that lie here; NULL elsewhere */
     struct exchange *exchange;
     struct progress *progress;
-    /* Files of the job: those that stage processes before this one left, and last the one to be
-     * written. */
+    /* Files of the job: those that stage processes before this one left, in memory or on the disk,
+     * and last the one in memory to be written. */
     const int *files;
     size_t nfiles;
-    /* Copies of a step are whole on all ranks: files of earlier processes are not needed any more.
-     * Called once. */
-    void (*settled)(void *owner);
+    int disk; /* the file on the disk to be written; −1: there is none */
+    /* Copies of a step are whole on all ranks: files of earlier processes, in memory or on the
+     * disk, are not needed any more. Called once for each. */
+    void (*settled)(void *owner, bool on_disk);
+    /* An answer to hold_put_away: the step is on this node's disk, or is not, and `why` says why
+     * not. Any thread. */
+    void (*kept)(void *owner, uint64_t step, const char *why);
     void *owner;
 };
 int hold_new(struct hold **ret, const struct hold_setup *setup, struct err *err);
@@ -50,6 +55,11 @@ int hold_read(const struct hold *h, uint64_t step, size_t adapter, size_t number
 int hold_give(struct hold *h, uint32_t round, uint64_t step, struct err *err);
 /* Before the norm of a later round is sent: nothing to do if nothing was given. */
 int hold_take(struct hold *h, struct err *err);
+/* On all ranks after the same round: the newest copies are put onto the disk, once they are whole.
+ * Nothing is given into that turn before all have answered, unless copies are small. */
+void hold_put_away(struct hold *h);
+/* All ranks have answered that they have. */
+void hold_settle(struct hold *h);
 /* Seconds that the latest copy took this rank. */
 double hold_seconds(const struct hold *h);
 

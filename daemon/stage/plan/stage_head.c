@@ -253,6 +253,7 @@ static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     p->training = true;
+    p->submitted = h->spec.submitted;
     p->copies = h->spec.copies && h->config.layers + 2 <= HELD_UNITS_MAX;
     int r = check_results(h, err);
     if (!r)
@@ -425,6 +426,35 @@ static int read_specs(struct head *h, enum job_type type, struct err *err)
     return r;
 }
 
+static bool has_state(const struct head *h)
+{
+    char path[4096];
+    bool has = true;
+    for (size_t a = 0; a < h->nadapters; a++) {
+        snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, h->adapters[a].spec.adapter_out);
+        has = has && !access(path, F_OK);
+    }
+    return has;
+}
+
+/* A job that was interrupted is resumed. One whose state is lost begins as its user has said;
+ * copies on disks of nodes may then take it further. */
+static void find_state(struct head *h)
+{
+    if (!h->spec.goes_on)
+        return;
+    if (!has_state(h)) {
+        stage_event(h->events, "state-lost", json_pack("{s:s}", "folder", h->asked.adapter_out));
+        return;
+    }
+    for (size_t a = 0; a < h->nadapters; a++) {
+        h->adapters[a].spec.resume = true;
+        h->adapters[a].spec.init_adapter = NULL;
+    }
+    h->spec.resume = true;
+    h->spec.init_adapter = NULL;
+}
+
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
@@ -436,6 +466,8 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
                        JOB_MAX_RANKS);
     int r = read_specs(h, type, err);
+    if (!r)
+        find_state(h);
     if (!r)
         r = plan_model(h, err);
     if (!r)

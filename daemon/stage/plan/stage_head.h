@@ -70,7 +70,9 @@ struct head {
     bool said_positions; /* that something is longer than the model was made for */
     atomic_int
         leave; /* enum head_leave: the job is to stop after its next step; set by the thread that listens */
-    bool has_left;           /* and has */
+    bool has_left;             /* and has */
+    atomic_uint_fast64_t kept; /* the last step that all ranks were to put onto their disks and have
+                                  answered, twice, and 1 more if it is there; set by that thread */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 

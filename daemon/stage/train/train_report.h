@@ -9,6 +9,7 @@
 #include "daemon/stage/stage_runner.h"
 #include "daemon/stage/train/train_batch.h"
 #include "daemon/stage/train/train_guard.h"
+#include "daemon/stage/train/train_keep.h"
 #include "daemon/stage/train/train_save.h"
 #include "net/clock.h"
 
@@ -40,6 +41,7 @@ struct train_run {
     uint64_t held_step;    /* and which; 0: of none */
     bool is_one_step;      /* the round has one step alone, and is over before that is reported */
     struct train_save save;
+    struct train_keep keep;
     struct train_guard guard;
     char why[1024]; /* of a step that was not applied, with --on-nan stop */
 };

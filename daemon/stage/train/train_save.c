@@ -50,7 +50,9 @@ static int take_piece(void *owner, const struct param_piece *piece, float *value
 static int gather(struct train_save *t, size_t adapter, uint64_t step, struct err *err)
 {
     struct head_round round = {.piece = take_piece, .owner = t};
-    struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step, .adapter = (uint32_t)adapter};
+    struct go go = {
+        .program = PROGRAM_SAVE, .state = true, .keep = t->keeps, .step = step, .adapter = (uint32_t)adapter};
+    t->keeps = false;
     return runner_round(t->runner, &go, &round, err);
 }
 
@@ -131,8 +133,10 @@ static void remember(struct train_save *t, uint64_t step, const struct train_sav
     }
 }
 
-int train_save_all(struct train_save *t, uint64_t step, const struct train_save_of *of, struct err *err)
+int train_save_all(struct train_save *t, uint64_t step, const struct train_save_of *of, bool keeps,
+                   struct err *err)
 {
+    t->keeps = keeps;
     t->begun = clock_now();
     remember(t, step, of);
     return save_to(t, step, of, PLACE_ASKED, err);

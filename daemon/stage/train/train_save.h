@@ -28,6 +28,7 @@ struct train_save {
     bool is_delayed;            /* the saver's thread alone: the last save failed, which was said */
     /* The last save: */
     uint64_t step;
+    bool keeps;                                  /* the next round of this save tells all ranks */
     struct train_save_of last[JOB_MAX_ADAPTERS]; /* so_far is owned */
 };
 
@@ -37,9 +38,11 @@ int train_save_init(struct train_save *t, struct head *h, struct runner *r, stru
 /* Gives up what is not written. */
 void train_save_done(struct train_save *t);
 
-/* A save of the adapters begins: of [head->nadapters]. It is on the disk when the event "saved"
+/* A save of the adapters begins: of [head->nadapters]. keeps: all ranks put their newest copies
+ * onto their own disks, too. It is on the disk when the event "saved"
  * says so. Only errors of the round are returned, and of a disk that takes nothing for minutes. */
-int train_save_all(struct train_save *t, uint64_t step, const struct train_save_of *of, struct err *err);
+int train_save_all(struct train_save *t, uint64_t step, const struct train_save_of *of, bool keeps,
+                   struct err *err);
 /* The end of a job: waits for the disk. A last save that failed is kept under the daemon's state;
  * then the sentence says where. */
 int train_save_finish(struct train_save *t, struct err *err);

@@ -7,9 +7,9 @@
 
 #include "daemon/common/xalloc.h"
 
-/* A rank has few files of four parts each, and of a part's units few ranges: one for each of its
- * stages. */
-enum { SETS_MAX = 16, RANGES_MAX = 2 * SCHED_MAX_CHUNKS + 2 };
+/* A rank has few files of four parts each, in memory and on its disk, and of a part's units few
+ * ranges: one for each of its stages. */
+enum { SETS_MAX = 32, RANGES_MAX = 2 * SCHED_MAX_CHUNKS + 2 };
 
 struct copy_set {
     uint32_t rank;

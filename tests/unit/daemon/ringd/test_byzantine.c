@@ -37,6 +37,7 @@ static const enum {
     [MESSAGE_CLAIM_ANSWER] = ANSWERS, [MESSAGE_CLAIM_RELEASE] = ANSWERS,
     [MESSAGE_JOB_ADOPTED] = ASKS,     [MESSAGE_JOB_LANDED] = ANSWERS,
     [MESSAGE_PART_ASK] = ASKS,        [MESSAGE_PART_TOLD] = ANSWERS,
+    [MESSAGE_JOB_KEPT] = ASKS,
 };
 
 static const struct moment {

@@ -114,6 +114,7 @@ HANDLER_OF_NOTHING(worker_take_connect, worker)
 HANDLER_OF_BODY(worker_take_run, worker)
 HANDLER_OF_BODY(worker_take_turn, worker)
 HANDLER_OF_BODY(worker_take_leave, worker)
+HANDLER_OF_BODY(worker_take_kept, worker)
 HANDLER_OF_BODY(worker_take_stop, worker)
 HANDLER(worker_say_stopped, worker)
 HANDLER(worker_take_lane_turn, worker)
@@ -431,7 +432,7 @@ static void only_the_job_itself_speaks_of_a_job(void **state)
             assert_true(kind == MESSAGE_JOB_READY || kind == MESSAGE_JOB_CONNECTED ||
                         kind == MESSAGE_JOB_STOP);
     }
-    assert_int_equal(of_jobs, 14);
+    assert_int_equal(of_jobs, 15);
     assert_int_equal(answered, 3);
     assert_int_equal(dropped(w), 0);
 }

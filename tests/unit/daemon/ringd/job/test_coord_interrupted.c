@@ -37,8 +37,8 @@ static void a_lost_stage_is_begun_again_behind_what_was_saved(void **state)
     lose_stage(h, job, 1);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
-    assert_true(json_is_true(json_object_get(h->planned, "resume")));
-    assert_null(json_object_get(h->planned, "init_adapter"));
+    assert_true(json_is_true(json_object_get(h->planned, "goes_on")));
+    assert_non_null(json_object_get(h->planned, "init_adapter")); /* should that state be lost */
     const json_t *steps = json_object_get(json_object_get(h->planned, "said"), "step");
     assert_int_equal(json_integer_value(json_object_get(steps, "")), 2);
     say_planned(h, job);
@@ -90,7 +90,7 @@ static void without_a_save_it_begins_from_the_start(void **state)
     step(h, job, 1);
     lose_stage(h, job, 0);
     assert_int_equal(job->state, JOB_PLANNING);
-    assert_false(json_is_true(json_object_get(h->planned, "resume")));
+    assert_false(json_is_true(json_object_get(h->planned, "goes_on")));
     assert_non_null(json_object_get(h->planned, "init_adapter"));
 }
 
@@ -309,7 +309,7 @@ static void a_paused_job_goes_on_when_it_is_continued(void **state)
     assert_int_equal(coord_cancel(h->coord, next->id), 0);
     say(h, next, 0, "job-stopped", json_object());
     assert_int_equal(job->state, JOB_PLANNING);
-    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+    assert_true(json_is_true(json_object_get(h->planned, "goes_on")));
 }
 
 /* One that waits leaves the queue at once; only a job that trains can be paused. */

@@ -67,7 +67,7 @@ static void a_running_job_goes_on_behind_what_was_saved(void **state)
     look(h);
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
-    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+    assert_true(json_is_true(json_object_get(h->planned, "goes_on")));
     assert_int_equal(json_integer_value(json_object_get(h->planned, "log_from")), 100);
     const json_t *steps = json_object_get(json_object_get(h->planned, "said"), "step");
     assert_int_equal(json_integer_value(json_object_get(steps, "")), 2);
@@ -87,7 +87,7 @@ static void without_a_save_it_begins_from_the_start(void **state)
     const struct job *job = reopen(h, train(h, "wait", 60));
     look(h);
     assert_int_equal(job->state, JOB_PLANNING);
-    assert_false(json_is_true(json_object_get(h->planned, "resume")));
+    assert_false(json_is_true(json_object_get(h->planned, "goes_on")));
     assert_true(json_is_null(json_object_get(h->planned, "said")));
 }
 
@@ -229,7 +229,7 @@ static void a_paused_job_stays_paused(void **state)
     assert_int_equal(coord_continue(h->coord, job->id), 0);
     look(h);
     assert_int_equal(job->state, JOB_PLANNING);
-    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+    assert_true(json_is_true(json_object_get(h->planned, "goes_on")));
 }
 
 static void a_job_that_was_ending_has_ended(void **state)
