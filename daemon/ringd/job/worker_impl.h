@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The worker's inside, shared by worker.c (the stage process and the head's messages),
- * worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
+ * worker_rest.c (the stage process between two attempts at a job), worker_lanes.c (its data
+ * connections) and worker_show.c (what others see of it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
@@ -12,6 +13,9 @@
 #include "daemon/ringd/job/worker.h"
 #include "net/ring.h"
 
+/* From the plug to a data connection, at most: no part of the outage. */
+enum { WORKER_RETURN_US = 2000000 };
+
 enum worker_state {
     WORKER_IDLE,
     WORKER_PLANNING,
@@ -19,6 +23,12 @@ enum worker_state {
     WORKER_READY,
     WORKER_RUNNING,
     WORKER_ENDING
+};
+
+enum worker_rest {
+    REST_NONE,  /* the stage works, or is to end */
+    REST_ASKED, /* it is to let go of this attempt at its job, */
+    REST_KEPT,  /* and has: it waits for the next, which it makes faster */
 };
 
 struct worker {
@@ -35,7 +45,9 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage; /* owned */
+    struct spawn *stage; /* owned; of a worker that is idle, it rests */
+    enum worker_rest rest;
+    struct timer *rest_over; /* owned: the end of the patience with it */
     struct lanes *lanes
         [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
     unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */
@@ -69,9 +81,21 @@ void worker_check_taken(struct worker *w, int r);
 /* Adds what that process has used so far; NULL: nothing. */
 void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 
+/* The stage process between two attempts at its job. Asks it to rest; false: it has not come so far
+ * that this would be worth it. */
+bool worker_rest_ask(struct worker *w);
+void worker_rest_heard(struct worker *w); /* it rests */
+void worker_rest_begin(struct worker *w); /* the lease is free: from here on it has so much time */
+/* It begins again, of the same job. False: there is none. */
+bool worker_rest_wake(struct worker *w);
+/* Lets go of the stage, whatever it does; what it has used is added to what is past. */
+void worker_drop_stage(struct worker *w);
+void worker_rest_init(struct worker *w);
+
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
 extern const struct lanes_ops worker_lanes_ops;
 void worker_connect(struct worker *w);
+void worker_lane_lost(struct worker *w, const json_t *event); /* as the stage says */
 void worker_cut_lanes(struct worker *w);
 
 #endif
