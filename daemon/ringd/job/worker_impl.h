@@ -37,7 +37,7 @@ struct worker {
     uint64_t job;
     json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
-    struct origin origin; /* where it was submitted */
+    struct origin origin;  /* where it was submitted */
     struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
     json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
     int rank;
