@@ -19,17 +19,20 @@
  *   {"ev":"weights","model"} (model_facts.h)
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   struct ipc_lane, and a socket           a data connection; repeated
- *   {"do":"run"}                            go; ends with {"ev":"done","result"} or
- *   {"ev":"failed","error"} While it runs, {"ev":"lane-lost","rank","path","why"} asks for another
- *   connection, and further ones come; {"do":"paths"} names those to keep. Of a training
+ *   {"do":"run"}                            go; ends with {"ev":"done","result"}, {"ev":"left"} or
+ *   {"ev":"failed","error","kept"}. While it runs, {"ev":"lane-lost","rank","path","why"} asks for
+ *   another connection, and further ones come; {"do":"paths"} names those to keep. Of a training
  *   job, {"ev":"kept","step","error"} says that copies are on this node's disk, or why not;
  *   {"ev":"settled","disk"}, that all have them; {"do":"kept","step","whole"} tells rank 0. Of a
  *   generation,
  *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
- *   "seed"}} may come; without "turn" it is the end. It never outlives its daemon. Threads: this
- *   one computes; while it runs a second one listens to the daemon; exchange_lane.c adds four per
- *   connection. */
+ *   "seed"}} may come; without "turn" it is the end
+ *   {"do":"rest"}                           at any time after "open": let go of this attempt at the
+ *   job. At {"ev":"resting"} no data connection, key, copy or slab is left; what was read and
+ *   mapped stays for the next "plan" or "open", of the same job
+ * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to
+ * the daemon; exchange_lane.c adds four per connection. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -60,6 +63,7 @@
 #include "daemon/stage/stage_weights.h"
 #include "daemon/stage/plan_admit.h"
 #include "daemon/stage/plan/stage_of_plan.h"
+#include "engine/file/maps.h"
 
 struct process {
     json_t *cell; /* owned: what the daemon said of it, or NULL */
@@ -70,9 +74,11 @@ struct process {
     bool is_head;
     struct job_plan plan;
     uint32_t rank;
-    struct num *num;
+    struct num *num;                      /* owned, */
+    int asked_threads;                    /* for so many */
     struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
     struct slab scratch;                  /* owned: for whichever of them computes */
+    struct maps *maps;                    /* owned: of them, and of those of earlier attempts */
     struct exchange *exchange;
     int held[HOLD_FILES_MAX]; /* owned: files for copies, the last is this process's to write */
     size_t nheld;
@@ -80,6 +86,9 @@ struct process {
     struct hold *hold; /* owned; NULL: the plan has none */
     struct runner *runner;
     struct memory_watch memory;
+    atomic_bool must_rest; /* the daemon said so while the job ran */
+    bool is_kept;          /* it has rested before */
+    bool is_opening;
 };
 
 static int do_plan(struct process *p, const json_t *msg, struct err *err)
@@ -163,7 +172,6 @@ static void on_kept(void *owner, uint64_t step, const char *why)
 static void tell_weights(struct process *p, const char *dir)
 {
     struct requant_told sum = {0}, one;
-    char text[5000];
     for (size_t s = 0; s < p->plan.stages; s++) {
         if (!p->stages[s])
             continue;
@@ -172,13 +180,7 @@ static void tell_weights(struct process *p, const char *dir)
         sum.found += one.found;
         sum.removed += one.removed;
     }
-    int n = snprintf(text, sizeof text,
-                     "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
-                     p->plan.weight_bits, dir, (double)sum.made / (1 << 20), (double)sum.found / (1 << 20));
-    if (sum.removed)
-        snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB, unused for long, were deleted to make room",
-                 (double)sum.removed / (1 << 20));
-    stage_event(&p->events, "log", json_pack("{s:s}", "text", text));
+    weights_tell_quantized(&p->events, p->rank, p->plan.weight_bits, dir, &sum);
 }
 
 /* Every stage here carves it in its own way. */
@@ -204,9 +206,12 @@ static int open_stages(struct process *p, const struct config *config, struct er
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
         spec.cache_dir = dir;
         spec.scratch = &p->scratch;
+        spec.maps = p->maps;
         if (p->plan.place[s] == p->rank)
             r = stage_open(&p->stages[s], p->num, &spec, err);
     }
+    if (!r)
+        maps_trim(p->maps);
     if (!r && p->plan.weight_bits)
         tell_weights(p, dir);
     return r;
@@ -271,9 +276,21 @@ static int explain_rights(const struct process *p, int code, struct err *err)
                    text, user ? user : "");
 }
 
+/* It takes a while to make. */
+static int make_num(struct process *p, int threads, struct err *err)
+{
+    if (p->num && threads == p->asked_threads)
+        return 0;
+    num_free(p->num);
+    p->num = NULL;
+    p->asked_threads = threads;
+    return num_new(&p->num, threads, err);
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
+    p->is_opening = true;
     int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
     p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
     if (!r)
@@ -287,11 +304,14 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r && p->rank && !p->plan.tune.random_init)
         r = weights_of_rank(&p->events, &p->plan, &config, p->rank, err);
     if (!r)
-        r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
+        r = make_num(p, (int)json_integer_value(json_object_get(msg, "threads")), err);
+    if (!r && !p->maps && !(p->maps = maps_new()))
+        r = err_set(err, -ENOMEM, "out of memory");
     if (r)
         return explain_rights(p, r, err);
     num_set_compute(p->num, p->plan.compute);
-    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(p), (unsigned)num_threads(p->num));
+    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(p), (unsigned)num_threads(p->num),
+                      memory_of_machine());
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
@@ -310,6 +330,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
                                        .owner = p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
+    p->is_opening = r;
     if (!r)
         stage_event(&p->events, "ready",
                     json_pack("{s:o s:s s:i s:o*}", "layers", opened_layers(p), "isa", num_isa(p->num),
@@ -348,8 +369,8 @@ static void keep_paths(struct process *p, const json_t *list)
     free(alive);
 }
 
-/* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the
- * reading side. */
+/* New lanes while the main thread computes. Ends when the job does, for the main thread then shuts
+ * the reading side; or when this process is to rest. */
 static void *listen_main(void *arg)
 {
     struct process *p = arg;
@@ -364,6 +385,12 @@ static void *listen_main(void *arg)
             continue;
         }
         const char *what = json_string_value(json_object_get(msg, "do"));
+        if (what && !strcmp(what, "rest")) {
+            atomic_store(&p->must_rest, true);
+            exchange_abandon(p->exchange);
+            json_decref(msg);
+            break;
+        }
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
         if (what && !strcmp(what, "kept"))
@@ -379,7 +406,7 @@ static void *listen_main(void *arg)
         if (is_turn) /* now it is in one thread's hands alone, as jansson wants it */
             chat_inbox_put(&p->head.inbox, turn);
     }
-    chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone */
+    chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone, or wants no more of this attempt */
     return NULL;
 }
 
@@ -395,6 +422,63 @@ static int drive_job(struct process *p, json_t **ret_result, struct err *err)
     return r ? r : runner_stop(p->runner, p->head.has_left, err);
 }
 
+static void attempt_done(struct process *p)
+{
+    runner_free(p->runner);
+    exchange_free(p->exchange);
+    hold_free(p->hold);
+    for (size_t i = 0; i < p->nheld; i++)
+        close(p->held[i]);
+    if (p->disk)
+        close(p->disk);
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        stage_close(p->stages[s]);
+    slab_free(&p->scratch);
+    job_plan_done(&p->plan);
+}
+
+/* Only what was read and mapped stays. */
+static void rest(struct process *p)
+{
+    attempt_done(p);
+    p->runner = NULL;
+    p->exchange = NULL;
+    p->hold = NULL;
+    p->nheld = 0;
+    p->disk = 0;
+    memset(p->stages, 0, sizeof p->stages);
+    p->plan = (struct job_plan){0};
+    head_rest(&p->head);
+    p->is_head = false;
+    p->rank = 0;
+    atomic_store(&p->must_rest, false);
+    p->is_kept = true;
+    progress_set(p->progress, PROGRESS_IDLE, 0, 0, 0);
+    stage_event(&p->events, "resting", json_object());
+}
+
+/* The end of a run that came to `r`. Who has left waits for the word to rest. Of a run that fails
+ * by itself nothing is used again. */
+static int end_run(struct process *p, pthread_t listener, int r, json_t *result, struct err *err)
+{
+    const bool has_left = !r && runner_has_left(p->runner);
+    if (has_left)
+        stage_event(&p->events, "left", json_object());
+    const bool rests = has_left || atomic_load(&p->must_rest);
+    if (!rests)
+        shutdown(IPC_FD, SHUT_RD);
+    pthread_join(listener, NULL);
+    if (rests && p->head.is_stuck)
+        return err_set(err, -EIO, "the disk did not take a save before the end of this attempt at the job");
+    if (rests && atomic_load(&p->must_rest) && (!r || r == -ECANCELED)) {
+        rest(p);
+        return 1;
+    }
+    if (!r && !rests)
+        stage_event(&p->events, "done", json_pack("{s:O}", "result", result ? result : json_null()));
+    return r;
+}
+
 static int do_run(struct process *p, const json_t *msg, struct err *err)
 {
     json_t *result = NULL;
@@ -406,12 +490,7 @@ static int do_run(struct process *p, const json_t *msg, struct err *err)
     r = p->is_head ? head_restore_read(&p->head, json_object_get(msg, "restore"), err) : 0;
     if (!r)
         r = drive_job(p, &result, err);
-    shutdown(IPC_FD, SHUT_RD);
-    pthread_join(listener, NULL);
-    if (!r && runner_has_left(p->runner))
-        stage_event(&p->events, "left", json_object());
-    else if (!r)
-        stage_event(&p->events, "done", json_pack("{s:O}", "result", result ? result : json_null()));
+    r = end_run(p, listener, r, result, err);
     json_decref(result);
     return r;
 }
@@ -427,8 +506,9 @@ static int enter_cell(struct process *p, const json_t *msg, struct err *err)
 /* on_disk: the last file. */
 static int take_held(struct process *p, bool on_disk, int fd, struct err *err)
 {
-    const int to = IPC_PROGRESS_FD + 1 + (int)p->nheld; /* nothing else is open yet */
-    if (fd < 0 || (!on_disk && p->nheld == HOLD_FILES_MAX) || p->disk || p->is_in_cell ||
+    /* Before the cell nothing else is open, and what has its place there stays. */
+    const int to = p->is_in_cell ? fd : IPC_PROGRESS_FD + 1 + (int)p->nheld;
+    if (fd < 0 || (!on_disk && p->nheld == HOLD_FILES_MAX) || p->disk || p->plan.ranks ||
         (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
         return err_set(
             err, -EBADMSG,
@@ -474,7 +554,10 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
         r = do_open(p, msg, err);
     else if (what && !strcmp(what, "run") && p->runner)
         return do_run(p, msg, err);
-    else
+    else if (what && !strcmp(what, "rest") && p->runner) {
+        rest(p);
+        return 1;
+    } else
         err_set(
             err, r,
             "the daemon sent an unknown request, \"%s\": install the same version of ringd and ringd-stage",
@@ -484,17 +567,8 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
 
 static void process_done(struct process *p)
 {
-    runner_free(p->runner);
-    exchange_free(p->exchange);
-    hold_free(p->hold);
-    for (size_t i = 0; i < p->nheld; i++)
-        close(p->held[i]);
-    if (p->disk)
-        close(p->disk);
-    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
-        stage_close(p->stages[s]);
-    slab_free(&p->scratch);
-    job_plan_done(&p->plan);
+    attempt_done(p);
+    maps_free(p->maps);
     num_free(p->num);
     head_done(&p->head);
     stage_events_done(&p->events);
@@ -542,8 +616,10 @@ int main(int argc, char **argv)
     }
     if (r == -ENOMEM)
         memory_explain(&err, p.rank < p.plan.ranks ? p.plan.bytes[p.rank] : 0);
+    /* Its cell lets it open the files that there were then: a new process may do better. */
+    const bool kept = p.is_kept && (p.is_opening || r == -EACCES);
     if (r < 0)
-        stage_event(&p.events, "failed", json_pack("{s:s}", "error", err.text));
+        stage_event(&p.events, "failed", json_pack("{s:s s:b}", "error", err.text, "kept", (int)kept));
     process_done(&p);
     return r < 0;
 }

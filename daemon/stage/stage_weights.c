@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,17 @@ int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, cons
     weights_close(w);
     free(wanted.units);
     return r;
+}
+
+void weights_tell_quantized(struct stage_events *tell, uint32_t rank, size_t bits, const char *dir,
+                            const struct requant_told *sum)
+{
+    char removed[100] = "";
+    if (sum->removed)
+        snprintf(removed, sizeof removed, "; %.1f MiB, unused for long, were deleted to make room",
+                 (double)sum->removed / (1 << 20));
+    stage_say(tell, "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found%s", rank,
+              bits, dir, (double)sum->made / (1 << 20), (double)sum->found / (1 << 20), removed);
 }
 
 /* --- the doctor ------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ void st_close(struct st *st)
         return;
     for (size_t i = 0; i < st->nshards; i++) {
         if (st->shards[i].map)
-            munmap(st->shards[i].map, st->shards[i].bytes);
+            maps_give_back(st->maps, st->shards[i].map, st->shards[i].bytes);
         free(st->shards[i].path);
     }
     for (size_t i = 0; i < st->count; i++)
@@ -83,11 +83,12 @@ static int complete(struct st *st, json_t *weight_map, struct err *err)
     return full ? err_set(err, -ENOMEM, "no memory for the names of %zu tensors", most) : 0;
 }
 
-int st_open_file(struct st **ret, const char *path, struct err *err)
+int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err)
 {
     struct st *st = calloc(1, sizeof *st);
     if (!st)
         return err_set(err, -ENOMEM, "%s: no memory to open it", path);
+    st->maps = maps;
     int r = st_set_add(st, path, true, err);
     if (r == 0)
         r = complete(st, NULL, err);
@@ -97,6 +98,11 @@ int st_open_file(struct st **ret, const char *path, struct err *err)
     }
     *ret = st;
     return 0;
+}
+
+int st_open_file(struct st **ret, const char *path, struct err *err)
+{
+    return st_map_file(ret, path, NULL, err);
 }
 
 /* --- a directory with an index ---------------------------------------------------------------- */
@@ -268,6 +274,8 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
     struct st *st = calloc(1, sizeof *st);
     char *single = input_path(dir, SINGLE_NAME);
     int r;
+    if (st)
+        st->maps = how.maps;
     if (!st || !single)
         r = err_set(err, -ENOMEM, "%s: no memory to open it", dir);
     else if (!input_is_there(single)) /* as in transformers, the single file goes before the index */
@@ -286,7 +294,13 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err)
 {
-    return st_set_open_dir(ret, dir, want, arg, (struct st_how){.map = true}, err);
+    return st_map_dir(ret, dir, want, arg, NULL, err);
+}
+
+int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+               struct maps *maps, struct err *err)
+{
+    return st_set_open_dir(ret, dir, want, arg, (struct st_how){.map = true, .maps = maps}, err);
 }
 
 /* --- looking at it ---------------------------------------------------------------------------- */
@@ -356,7 +370,7 @@ void st_dontneed(const struct st *st, const struct st_tensor *t)
 void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY])
 {
     const struct st_shard *shard = &st->shards[file];
-    const struct st_stamp *s = &shard->stamp;
+    const struct maps_stamp *s = &shard->stamp;
     snprintf(ret, ST_IDENTITY, "%" PRIx64 ":%" PRIx64 " %zu %lld.%09ld %lld.%09ld", s->device, s->inode,
              shard->bytes, (long long)s->written.tv_sec, s->written.tv_nsec, (long long)s->changed.tv_sec,
              s->changed.tv_nsec);

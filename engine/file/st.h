@@ -25,6 +25,7 @@ struct st_tensor {
     size_t file;      /* index of the shard it lies in */
 };
 
+struct maps;
 struct st; /* an opened file, or a sharded directory */
 
 /* Opens one file. */
@@ -35,6 +36,10 @@ int st_open_file(struct st **ret, const char *path, struct err *err);
  * stage maps its own layers only); names in other shards are then unknown. */
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err);
+/* The same, with mappings of `maps` (borrowed until it is closed), which keeps them. */
+int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err);
+int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+               struct maps *maps, struct err *err);
 void st_close(struct st *st);
 
 size_t st_count(const struct st *st);

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -290,17 +289,15 @@ static int read_header(struct st *st, int fd, struct err *err)
     return r;
 }
 
-static int map_shard(struct st_shard *shard, int fd, struct st_entry *entries, size_t n, struct err *err)
+static int map_shard(struct maps *maps, struct st_shard *shard, int fd, struct st_entry *entries, size_t n,
+                     struct err *err)
 {
-    void *map = mmap(NULL, shard->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        int code = -errno;
-        return err_set(err, code, "%s: its %zu bytes cannot be mapped: %s", shard->path, shard->bytes,
-                       strerror(-code));
-    }
-    shard->map = map;
+    int r = maps_take(maps, &shard->map, fd, shard->bytes, &shard->stamp);
+    if (r)
+        return err_set(err, r, "%s: its %zu bytes cannot be mapped: %s", shard->path, shard->bytes,
+                       strerror(-r));
     for (size_t i = 0; i < n; i++)
-        entries[i].t.data = (const char *)map + shard->data_at + entries[i].begin;
+        entries[i].t.data = (const char *)shard->map + shard->data_at + entries[i].begin;
     return 0;
 }
 
@@ -315,11 +312,11 @@ static int add_open(struct st *st, int fd, bool map, struct err *err)
     if (!S_ISREG(sb.st_mode))
         return err_set(err, -EINVAL, "%s is not a regular file", shard->path);
     shard->bytes = (size_t)sb.st_size;
-    shard->stamp = (struct st_stamp){sb.st_dev, sb.st_ino, sb.st_mtim, sb.st_ctim};
+    shard->stamp = (struct maps_stamp){sb.st_dev, sb.st_ino, sb.st_mtim, sb.st_ctim};
     size_t first = st->count;
     int r = read_header(st, fd, err);
     if (r == 0 && map)
-        r = map_shard(shard, fd, st->entries + first, st->count - first, err);
+        r = map_shard(st->maps, shard, fd, st->entries + first, st->count - first, err);
     return r;
 }
 

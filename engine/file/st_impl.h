@@ -7,18 +7,14 @@
 #define FILE_ST_IMPL_H
 
 #include <jansson.h>
-#include <time.h>
-
+#include "file/maps.h"
 #include "file/st.h"
 
 struct st_shard {
     char *path;   /* owned */
-    void *map;    /* owned: the whole file, or NULL where only headers were read */
+    void *map;    /* of the set's maps: the whole file, or NULL where only headers were read */
     size_t bytes; /* of the file */
-    struct st_stamp {
-        uint64_t device, inode;
-        struct timespec written, changed;
-    } stamp;
+    struct maps_stamp stamp;
     size_t data_at; /* first byte after the header */
 };
 
@@ -28,6 +24,7 @@ struct st_entry {
 };
 
 struct st {
+    struct maps *maps;       /* borrowed, or NULL: mappings are its own */
     struct st_shard *shards; /* owned */
     size_t nshards;
     struct st_entry *entries; /* owned; sorted by name once the set is complete */
@@ -50,6 +47,7 @@ int st_set_add(struct st *st, const char *path, bool map, struct err *err);
  * out, and listed. */
 struct st_how {
     bool map, may_lack;
+    struct maps *maps; /* borrowed while it is open, or NULL */
 };
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                     struct st_how how, struct err *err);

@@ -229,7 +229,7 @@ static bool is_complete(const struct requant_making *m, const struct st *made)
 static int open_file(struct requant_making *m, struct st **ret)
 {
     struct st *made;
-    int r = st_open_file(&made, m->path, m->err);
+    int r = st_map_file(&made, m->path, m->how->maps, m->err);
     if (!r && !is_complete(m, made)) {
         st_close(made);
         r = err_set(m->err, -EBADMSG, "%s does not hold the weights that its name says: delete it", m->path);

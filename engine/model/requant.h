@@ -8,8 +8,9 @@
 #include "model/unit.h"
 
 struct requant {
-    const char *dir; /* where the files go; made if it is not there */
-    size_t bits;     /* 4 or 8 */
+    const char *dir;   /* where the files go; made if it is not there */
+    size_t bits;       /* 4 or 8 */
+    struct maps *maps; /* borrowed, or NULL */
 };
 struct requant_told {
     size_t made, found,

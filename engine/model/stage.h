@@ -17,6 +17,7 @@
 #include "num/num.h"
 #include "train/adamw.h"
 
+struct maps;
 struct stage;
 
 #define STAGE_NO_UNIT SIZE_MAX
@@ -45,6 +46,7 @@ struct stage_spec {
     size_t seqs;           /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
     const char *cache_dir; /* borrowed during stage_open */
+    struct maps *maps;     /* borrowed: what it maps comes from there and stays there; NULL: its own */
     size_t positions;      /* longest sequence; of the KV cache when kv */
     bool kv;               /* generation, and nothing else */
     const struct slab

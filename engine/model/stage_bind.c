@@ -71,6 +71,15 @@ static bool is_wanted(void *arg, const char *name)
     return names_have(arg, name);
 }
 
+/* Of a mapping that was there before: pages of what now lies elsewhere would count as this
+ * process's. */
+static void forget_others(const struct stage *s, struct names *own)
+{
+    for (size_t i = 0; i < st_count(s->st); i++)
+        if (!names_have(own, st_at(s->st, i)->name))
+            st_dontneed(s->st, st_at(s->st, i));
+}
+
 int stage_open_files(struct stage *s, struct err *err)
 {
     struct names w = {.at = NULL};
@@ -79,7 +88,10 @@ int stage_open_files(struct stage *s, struct err *err)
         r = names_make(&w, s, s->units[i].index);
     if (!r && stage_head_borrows(s))
         r = names_make(&w, s, 0);
-    r = r ? err_set(err, r, "out of memory") : st_open_dir(&s->st, s->spec.model_dir, is_wanted, &w, err);
+    r = r ? err_set(err, r, "out of memory")
+          : st_map_dir(&s->st, s->spec.model_dir, is_wanted, &w, s->spec.maps, err);
+    if (!r && s->spec.maps)
+        forget_others(s, &w);
     free(w.at);
     return r;
 }
@@ -209,7 +221,7 @@ static int bind_head(struct stage *s, struct err *err)
 
 static int requant(struct stage *s, struct unit *u, struct err *err)
 {
-    const struct requant how = {s->spec.cache_dir, s->spec.weight_bits};
+    const struct requant how = {s->spec.cache_dir, s->spec.weight_bits, s->spec.maps};
     return s->spec.weight_bits && s->st ? unit_requant(u, s->num, s->st, &how, &s->told, err) : 0;
 }
 

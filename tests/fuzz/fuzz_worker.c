@@ -27,7 +27,7 @@ static json_t *three_nodes(void)
 
 static void add_keys(void)
 {
-    static const char *const of_events[] = {"rank", "error", "event", "path", "why"};
+    static const char *const of_events[] = {"rank", "error", "event", "path", "why", "kept"};
     keys_add(keys, job_plan_fields());
     for (size_t i = 0; i < sizeof of_events / sizeof *of_events; i++)
         keys_add_one(keys, of_events[i]);
@@ -74,10 +74,11 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
 
 static void stage_says(uint8_t what, struct input *in)
 {
-    static const char *const kinds[] = {"planned", "ready", "done", "failed", "lane-lost", "step"};
+    static const char *const kinds[] = {"planned",   "ready", "done", "failed",
+                                        "lane-lost", "step",  "left", "resting"};
     json_t *event = input_object(in, &words, 0);
     if (the_stage.ops)
-        the_stage.ops->event(the_stage.owner, kinds[what / 8 % 6], event);
+        the_stage.ops->event(the_stage.owner, kinds[what / 8 % 8], event);
     json_decref(event);
 }
 

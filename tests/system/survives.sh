@@ -20,6 +20,26 @@ goes_on_from_memory() {
         fail "$1: after step $made it went on behind step $from: $(cat "$work/$1.err")"
 }
 
+# note_survivors NODES: of the others the process, and where their logs end
+note_survivors() {
+    survivors=
+    for one in 1 2 3; do
+        case " $1 " in *" $one "*) continue ;; esac
+        survivors="$survivors $one"
+        stage_of "$one" >"$work/n$one/stage"
+        next_line "$(log_of "$one")" >"$work/n$one/line"
+    done
+}
+# are_kept NAME: the job goes on with the processes of the survivors. One that is gone by now was through with the job.
+are_kept() {
+    await_line "$work/$1.err" 'goes on behind step' 30
+    for one in $survivors; do
+        await_line "$(log_of "$one")" 'the stage that waited on this node goes on' 10 "$(cat "$work/n$one/line")"
+        now=$(stage_of "$one")
+        [ -z "$now" ] || equal "$1: the stage process of n$one" "$now" "$(cat "$work/n$one/stage")"
+    done
+}
+
 # A stage process is killed, on another node and on the head, and one on each of two nodes.
 for node in 2 1 "1 3"; do
     name=stage$(echo "$node" | tr -d ' ')
@@ -29,8 +49,10 @@ for node in 2 1 "1 3"; do
     for one in $node; do
         processes="$processes $(stage_of "$one")"
     done
+    note_survivors "$node"
     # shellcheck disable=SC2086 # of each its own
     kill -KILL $processes
+    are_kept "$name"
     done_as_undisturbed "$name"
     holds "what ringctl said" "$work/$name.err" "interrupted after step [0-9]+: node n[${node}]: the stage process was killed by SIGKILL"
     goes_on_from_memory "$name"

@@ -299,7 +299,7 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
     if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING)
         life_stop(l, JOB_QUEUED, cause ? cause : "");
     else if (json_is_true(json_object_get(body, "lost")))
-        life_interrupt(l, name, text);
+        life_interrupt(l, json_is_true(json_object_get(body, "kept")) ? "" : name, text);
     else if (json_is_true(json_object_get(body, "starved")))
         life_starve(l, name, text);
     else if (!life_was_too_few(l, cause ? cause : "failed"))
@@ -370,6 +370,8 @@ int job_life_cancel(struct job_life *l)
     const struct job *job = l->job;
     if (job->state == JOB_STOPPING && !is_to_go_on(job->outcome) && job->outcome != JOB_CANCELLED)
         return -EBUSY;
+    if (job->state == JOB_INTERRUPTED)
+        job_send_over(l->setup.post, job);
     life_stop(l, JOB_CANCELLED, ""); /* its state says it all */
     return 0;
 }

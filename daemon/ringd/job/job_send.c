@@ -77,6 +77,16 @@ void job_send_stop(const struct job_post *post, const struct job *job)
                                         job->outcome == JOB_MOVED)));
 }
 
+void job_send_over(const struct job_post *post, const struct job *job)
+{
+    const struct job_nodes *nodes = &job->interruption.nodes;
+    for (size_t r = 0; r < nodes->n; r++) /* what does not reach them they let go of in time */
+        post->send(post->owner, nodes->id[r],
+                   json_pack("{s:s s:I s:I s:I s:s}", "kind", "job-stop", "job", (json_int_t)job->id,
+                             "attempt", (json_int_t)job->attempt, "rank", (json_int_t)r, "cause",
+                             "the job is cancelled"));
+}
+
 void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body)
 {
     post->send(post->owner, from,

@@ -34,6 +34,9 @@ int job_send_turn(const struct job_post *post, const struct job *job, json_t *tu
 /* To all ranks that have not stopped, with the error of the job as the cause. */
 void job_send_leave(const struct job_post *post, const struct job *job); /* to rank 0 */
 void job_send_stop(const struct job_post *post, const struct job *job);
+/* To the nodes that it had when it was interrupted; it is cancelled, and what they keep for it
+ * goes. */
+void job_send_over(const struct job_post *post, const struct job *job);
 /* Ends the stage of a job that ended while its node was out of reach: `body` is what that stage
  * said. */
 void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body);

@@ -26,9 +26,8 @@
 #include "daemon/common/xalloc.h"
 
 enum {
-    RETURN_US = 2000000, /* from the plug to a data connection, at most: no part of the outage */
-    LATE_US = 500000,    /* our own lateness from which on the time does not count */
-    AGAIN_MS = 3000      /* a rank that is ready, and hears nothing, says so again */
+    LATE_US = 500000, /* our own lateness from which on the time does not count */
+    AGAIN_MS = 3000   /* a rank that is ready, and hears nothing, says so again */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -78,6 +77,8 @@ static void on_again(void *owner)
 static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_int_t attempt,
                   const struct origin *origin)
 {
+    if (job != w->job || memcmp(head, w->head, 16) != 0)
+        worker_drop_stage(w);
     memcpy(w->head, head, 16);
     w->job = job;
     w->attempt = attempt;
@@ -88,7 +89,7 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_i
 }
 
 /* Lost: through no fault of the job, which may go on with another stage process. */
-static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate)
+static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, bool kept)
 {
     if (w->reported)
         return;
@@ -96,13 +97,13 @@ static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate)
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
     worker_tell(w, "job-failed",
-                json_pack("{s:s s:b s:b}", "cause", cause, "lost", fate == SPAWN_WAS_KILLED, "starved",
-                          fate == SPAWN_WAS_STARVED));
+                json_pack("{s:s s:b s:b s:b}", "cause", cause, "lost", fate == SPAWN_WAS_KILLED || kept,
+                          "starved", fate == SPAWN_WAS_STARVED, "kept", kept));
 }
 
 static void tell_failed(struct worker *w, const char *cause)
 {
-    tell_end(w, cause, SPAWN_HAS_FAILED);
+    tell_end(w, cause, SPAWN_HAS_FAILED, false);
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -114,12 +115,16 @@ static void stop_dialing(struct worker *w)
     timer_stop(w->patience);
 }
 
-static void end_stage(struct worker *w)
+static void end_stage(struct worker *w, bool goes_on)
 {
-    if (w->state == WORKER_IDLE)
+    if (w->state == WORKER_IDLE || (w->state == WORKER_ENDING && goes_on))
         return;
+    const bool rests = goes_on && worker_rest_ask(w);
+    w->rest = rests ? w->rest : REST_NONE;
     w->state = WORKER_ENDING;
     stop_dialing(w);
+    if (rests)
+        return;
     if (w->stage)
         spawn_end(w->stage);
     else
@@ -136,18 +141,18 @@ bool worker_works_on(const struct worker *w, const struct origin *of)
     return w->state != WORKER_IDLE && origin_is(&w->origin, of);
 }
 
-/* After the process is gone, or was given up: the lease is free again. */
+/* After the process is gone, was given up, or rests: the lease is free again. */
 static void on_release(void *owner)
 {
     struct worker *w = owner;
-    worker_add_stage(w->stage, &w->past);
-    if (w->stage)
-        lane_counts_keep(w->counts, spawn_progress(w->stage));
-    cost_query_forget(w->setup.cost_query, w->stage);
-    spawn_free(w->stage);
-    w->stage = NULL;
+    const bool rests = w->rest == REST_KEPT;
+    if (rests)
+        worker_rest_begin(w);
+    else
+        worker_drop_stage(w);
     w->state = WORKER_IDLE;
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node %s",
+              rests ? "waits for its job to go on" : "has ended");
     worker_tell(w, "job-stopped", json_object());
     peers_flood_self(w->setup.peers);
     w->setup.changed(w->setup.owner);
@@ -159,34 +164,15 @@ void worker_wait(struct worker *w, uint64_t us)
     timer_set_us(w->patience, us);
 }
 
-/* A data connection broke under a running job. The end that made it makes another, over whatever
- * path there is; with none left, both ends wait for as long as a silent node is given. If the cause
- * was the other node's end, its daemon or its absence says so before. */
-static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char *why)
-{
-    const long long seconds = opts_int(w->setup.opts, "dead-after");
-    if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
-        return;
-    w->alive[rank]--;
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
-              w->alive[rank], why);
-    if (!w->alive[rank] && !timer_is_pending(w->patience)) {
-        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
-                 seconds, why);
-        worker_wait(w, (uint64_t)seconds * 1000000 + RETURN_US);
-    }
-    lanes_lost(w->lanes[w->ranks > 2 && rank != (uint32_t)(w->rank + 1) % w->ranks], path);
-}
-
 static void on_patience(void *owner)
 {
     struct worker *w = owner;
     if (clock_since_us(clock_now(), w->patience_due) > LATE_US) { /* it was we who stood still */
-        worker_wait(w, RETURN_US);
+        worker_wait(w, WORKER_RETURN_US);
         return;
     }
-    tell_end(w, w->why_lost, SPAWN_WAS_KILLED);
-    end_stage(w);
+    tell_end(w, w->why_lost, SPAWN_WAS_KILLED, false);
+    end_stage(w, false);
 }
 
 /* --- who heads the job, on the disk ----------------------------------------------------------- */
@@ -243,7 +229,9 @@ static void note_attempt(struct worker *w)
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
-    if (w->state == WORKER_ENDING)
+    if (!strcmp(kind, "resting"))
+        worker_rest_heard(w);
+    if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
@@ -265,16 +253,16 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "left")) {
         w->reported = true;
         worker_tell(w, "job-left", json_object());
+        end_stage(w, true);
     } else if (!strcmp(kind, "failed")) {
-        tell_failed(w, json_string_value(json_object_get(event, "error")));
+        tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED,
+                 json_is_true(json_object_get(event, "kept")));
     } else if (!strcmp(kind, "reading")) {
         w->read_bytes = (uint64_t)json_integer_value(json_object_get(event, "done"));
         w->read_total = (uint64_t)json_integer_value(json_object_get(event, "total"));
         worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
     } else if (!strcmp(kind, "lane-lost")) {
-        const char *why = json_string_value(json_object_get(event, "why"));
-        lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
-                  (uint64_t)json_integer_value(json_object_get(event, "path")), why ? why : "");
+        worker_lane_lost(w, event);
     } else if (!strcmp(kind, "timeline")) {
         /* its times are of this node's clock: with them goes what is known here of the other
          * nodes' */
@@ -290,11 +278,16 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[700];
+    if (w->state == WORKER_IDLE) { /* outside of its own call */
+        timer_set_us(w->rest_over, 0);
+        return;
+    }
     if (w->state != WORKER_ENDING) {
         cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
                          text);
-        tell_end(w, cause, spawn_fate(w->stage));
+        tell_end(w, cause, spawn_fate(w->stage), false);
     }
+    w->rest = REST_NONE;
     w->state = WORKER_ENDING;
     stop_dialing(w);
     timer_set_us(w->release, 0);
@@ -311,20 +304,26 @@ static void confine(struct worker *w)
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
 
-static int start_stage(struct worker *w)
+/* loan: of the head's node; NULL: there is none. One that rested has it. */
+static int start_stage(struct worker *w, struct loan *loan)
 {
     struct err err;
     w->reported = false;
     w->read_bytes = w->read_total = 0;
     w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
+    if (worker_rest_wake(w)) {
+        worker_check_taken(w, worker_give_files(w));
+        return 0;
+    }
     int r = spawn_start(&w->stage, w->setup.spawner, 0, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
-        end_stage(w);
+        end_stage(w, false);
     } else {
         confine(w);
         worker_check_taken(w, worker_give_files(w));
+        worker_check_taken(w, spawn_lend(w->stage, loan));
     }
     return r;
 }
@@ -333,7 +332,7 @@ void worker_check_taken(struct worker *w, int r)
 {
     if (r == -EAGAIN || r == -ENOMEM) {
         tell_failed(w, "the stage process does not take messages");
-        end_stage(w);
+        end_stage(w, false);
     }
 }
 
@@ -354,10 +353,7 @@ void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct 
     w->rank = 0;
     w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
     w->state = WORKER_PLANNING;
-    const bool has_stage = !start_stage(w);
-    if (has_stage)
-        worker_check_taken(w, spawn_lend(w->stage, loan));
-    if (has_stage)
+    if (!start_stage(w, loan))
         worker_say(w, message);
     else
         json_decref(message);
@@ -468,7 +464,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     w->state = WORKER_OPENING;
     if (read_open(w, body, rank, &err)) {
         tell_failed(w, err.text);
-        end_stage(w);
+        end_stage(w, false);
         return;
     }
     note_attempt(w);
@@ -476,7 +472,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     const struct member *of = members_find(w->setup.members, head);
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
               w->rank, w->ranks, of ? of->name : "another node");
-    if (!planned_here && start_stage(w))
+    if (!planned_here && start_stage(w, NULL))
         return;
     if (spawn_group(w->stage) && w->planned_bytes)
         cgroup_limit(spawn_group(w->stage), cgroup_with_headroom(w->planned_bytes));
@@ -509,10 +505,28 @@ static void let_go(struct worker *w, const json_t *stop)
     ballots_ended(w->setup.ballots, &w->origin, time(NULL));
 }
 
+/* Unless another node heads it by now: that may still need the copies. */
+static void let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job)
+{
+    struct origin of = {.job = job};
+    memcpy(of.head, head, sizeof of.head);
+    const struct ballot *x = ballots_find(w->setup.ballots, &of);
+    if (x && memcmp(x->head, head, sizeof x->head) != 0)
+        return;
+    worker_drop_copies(w, head, job);
+    ballots_ended(w->setup.ballots, &of, time(NULL));
+}
+
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
 {
-    if (!memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job)
+    const bool is_of_last =
+        !memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
+    if (is_of_last)
         let_go(w, body);
+    else if (!json_is_true(json_object_get(body, "keep")))
+        let_go_of_earlier(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")));
+    if (is_of_last && w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
+        worker_drop_stage(w);
     peers_send(w->setup.peers, head,
                json_pack("{s:s s:O s:O* s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
                          "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank")));
@@ -525,7 +539,7 @@ void worker_take_stop(struct worker *w, const json_t *body)
         log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
     let_go(w, body);
     w->reported = true;
-    end_stage(w);
+    end_stage(w, json_is_true(json_object_get(body, "keep")));
 }
 
 void worker_take_connect(struct worker *w)
@@ -563,13 +577,15 @@ void worker_take_leave(struct worker *w, const json_t *body)
 static void leave_head(struct worker *w)
 {
     const struct member *head = members_find(w->setup.members, w->head);
+    if (w->state == WORKER_IDLE)
+        worker_drop_stage(w);
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING)
         return;
     log_stage(LOG_LEVEL_WARNING, w->job, w->rank,
               "the head %s is lost (%s): the stage on this node is stopped", head ? head->name : "?",
               peers_last_words(w->setup.peers, w->head));
     w->reported = true;
-    end_stage(w);
+    end_stage(w, false);
 }
 
 /* A head that is out of reach is waited for, as it waits for us. Also when the job is over here: it
@@ -616,7 +632,7 @@ static void leave_removed(struct worker *w)
     snprintf(cause, sizeof cause, "%s, which is rank %zu, was removed from the cluster",
              roster_find(cluster_roster(w->setup.cluster), w->nodes[i])->name, i);
     tell_failed(w, cause);
-    end_stage(w);
+    end_stage(w, false);
 }
 
 void worker_changed(struct worker *w)
@@ -634,6 +650,7 @@ struct worker *worker_new(const struct worker_setup *setup)
     struct worker *w = xcalloc(1, sizeof *w);
     w->setup = *setup;
     w->release = timer_new(setup->base, on_release, w);
+    worker_rest_init(w);
     for (size_t i = 0; i < 2; i++)
         w->lanes[i] = lanes_new(&(struct lanes_setup){.base = setup->base,
                                                       .members = setup->members,
@@ -660,6 +677,7 @@ void worker_free(struct worker *w)
     held_files_drop(&w->held);
     forget_noting(w);
     timer_free(w->release);
+    timer_free(w->rest_over);
     timer_free(w->patience);
     timer_free(w->missed);
     timer_free(w->again);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The worker's inside, shared by worker.c (the stage process and the head's messages),
- * worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
+ * worker_rest.c (the stage process between two attempts at a job), worker_lanes.c (its data
+ * connections) and worker_show.c (what others see of it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
@@ -12,6 +13,9 @@
 #include "daemon/ringd/job/worker.h"
 #include "net/ring.h"
 
+/* From the plug to a data connection, at most: no part of the outage. */
+enum { WORKER_RETURN_US = 2000000 };
+
 enum worker_state {
     WORKER_IDLE,
     WORKER_PLANNING,
@@ -21,13 +25,19 @@ enum worker_state {
     WORKER_ENDING
 };
 
+enum worker_rest {
+    REST_NONE,  /* the stage works, or is to end */
+    REST_ASKED, /* it is to let go of this attempt at its job, */
+    REST_KEPT,  /* and has: it waits for the next, which it makes faster */
+};
+
 struct worker {
     struct worker_setup setup;
     enum worker_state state;
     uint64_t job;
     json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
-    struct origin origin; /* where it was submitted */
+    struct origin origin;  /* where it was submitted */
     struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
     json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
     int rank;
@@ -35,7 +45,9 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage; /* owned */
+    struct spawn *stage; /* owned; of a worker that is idle, it rests */
+    enum worker_rest rest;
+    struct timer *rest_over; /* owned: the end of the patience with it */
     struct lanes *lanes
         [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
     unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */
@@ -77,10 +89,21 @@ void worker_settle_copies(struct worker *w, const json_t *event);
 void worker_name_copies(struct worker *w, const json_t *event);
 /* That job is over: in memory and on the disk. */
 void worker_drop_copies(struct worker *w, const uint8_t head[16], uint64_t job);
+/* The stage process between two attempts at its job. Asks it to rest; false: it has not come so far
+ * that this would be worth it. */
+bool worker_rest_ask(struct worker *w);
+void worker_rest_heard(struct worker *w); /* it rests */
+void worker_rest_begin(struct worker *w); /* the lease is free: from here on it has so much time */
+/* It begins again, of the same job. False: there is none. */
+bool worker_rest_wake(struct worker *w);
+/* Lets go of the stage, whatever it does; what it has used is added to what is past. */
+void worker_drop_stage(struct worker *w);
+void worker_rest_init(struct worker *w);
 
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
 extern const struct lanes_ops worker_lanes_ops;
 void worker_connect(struct worker *w);
+void worker_lane_lost(struct worker *w, const json_t *event); /* as the stage says */
 void worker_cut_lanes(struct worker *w);
 
 #endif

@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/optable.h"
 #include "daemon/ringd/job/lane_counts.h"
+#include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/routes.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
@@ -89,6 +91,28 @@ void worker_cut_lanes(struct worker *w)
         if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
     worker_say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
+}
+
+/* A data connection broke under a running job. The end that made it makes another, over whatever
+ * path there is; with none left, both ends wait for as long as a silent node is given. If the cause
+ * was the other node's end, its daemon or its absence says so before. */
+void worker_lane_lost(struct worker *w, const json_t *event)
+{
+    const json_int_t rank = json_integer_value(json_object_get(event, "rank"));
+    const uint64_t path = (uint64_t)json_integer_value(json_object_get(event, "path"));
+    const char *why = json_string_value(json_object_get(event, "why"));
+    const long long seconds = opts_int(w->setup.opts, "dead-after");
+    if (w->state != WORKER_RUNNING || rank < 0 || (size_t)rank >= w->ranks || !w->alive[rank])
+        return;
+    w->alive[rank]--;
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %lld broke, %u left: %s",
+              (long long)rank, w->alive[rank], why ? why : "");
+    if (!w->alive[rank] && !timer_is_pending(w->patience)) {
+        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %lld for %lld s: %s",
+                 (long long)rank, seconds, why ? why : "");
+        worker_wait(w, (uint64_t)seconds * 1000000 + WORKER_RETURN_US);
+    }
+    lanes_lost(w->lanes[w->ranks > 2 && rank != (w->rank + 1) % (json_int_t)w->ranks], path);
 }
 
 static void on_relayed(void *owner, const char *through)

@@ -167,10 +167,16 @@ static uint64_t mapped_now(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void cell_limit_memory(uint64_t planned, uint64_t mapped, unsigned threads)
+void cell_limit_memory(uint64_t planned, uint64_t mapped, unsigned threads, uint64_t most)
 {
     const uint64_t now = mapped_now(),
-                   limit = now + planned + mapped + BESIDE_BYTES + (threads + THREADS_BESIDE) * THREAD_BYTES;
-    if (now && !IS_INSTRUMENTED)
-        lower(RLIMIT_AS, limit);
+                   beside = now + mapped + BESIDE_BYTES + (threads + THREADS_BESIDE) * THREAD_BYTES;
+    struct rlimit limit;
+    if (!now || IS_INSTRUMENTED)
+        return;
+    lower(RLIMIT_AS, beside + (most > planned ? most : planned));
+    if (getrlimit(RLIMIT_AS, &limit))
+        return;
+    limit.rlim_cur = beside + planned < limit.rlim_max ? beside + planned : limit.rlim_max;
+    (void)setrlimit(RLIMIT_AS, &limit);
 }

@@ -53,7 +53,8 @@ void cell_rules_done(struct cell_rules *rules);
 int cell_enter(const struct cell_rules *rules, struct err *err);
 
 /* Caps the address space at what is mapped now, what the plan takes, the files of the model that
- * may be mapped, and room for stacks and arenas of the threads. */
-void cell_limit_memory(uint64_t planned, uint64_t mapped, unsigned threads);
+ * may be mapped, and room for stacks and arenas of the threads. Another plan of the same process
+ * may raise that, to the first cap with `most` in place of `planned`. */
+void cell_limit_memory(uint64_t planned, uint64_t mapped, unsigned threads, uint64_t most);
 
 #endif

@@ -281,7 +281,7 @@ int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
     pthread_mutex_lock(&x->lock);
     x->seen = x->changes;
     struct inbox *in = exchange_find_inbox(p, key);
-    int r = in && in->state == IN_ARRIVED;
+    int r = x->abandoned ? -ECANCELED : in && in->state == IN_ARRIVED;
     pthread_mutex_unlock(&x->lock);
     return r;
 }
@@ -312,7 +312,7 @@ int exchange_room(struct exchange *x, uint32_t to, size_t limit)
         return -ENOTCONN;
     pthread_mutex_lock(&x->lock);
     x->seen = x->changes;
-    int r = p->nout < limit;
+    int r = x->abandoned ? -ECANCELED : p->nout < limit;
     pthread_mutex_unlock(&x->lock);
     return r;
 }
@@ -388,6 +388,14 @@ void exchange_wait(struct exchange *x)
     pthread_mutex_unlock(&x->lock);
 }
 
+void exchange_abandon(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    x->abandoned = true;
+    exchange_changed(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
 /* Nothing left to send, acknowledgements included, and no sender in the middle of it. */
 static bool is_flushed(const struct neighbor *p)
 {
@@ -412,7 +420,9 @@ int exchange_flush(struct exchange *x, int seconds)
         exchange_wake_senders(&x->neighbors[i]); /* acknowledgements may be held back */
     for (size_t i = 0; i < x->n && !r; i++)
         while (!r && !is_flushed(&x->neighbors[i]))
-            r = pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME : 0;
+            r = x->abandoned                                            ? -ECANCELED
+                : pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME
+                                                                        : 0;
     x->flushing = false;
     pthread_mutex_unlock(&x->lock);
     return r;

@@ -53,7 +53,7 @@ void exchange_release(struct exchange *x, void *buffer);
 /* Allows the neighbor to send the message: at most `size` bytes, exactly that many unless
  * `variable`. The neighbor hears of it when the caller tells. */
 int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable);
-/* 1 here, 0 not yet. */
+/* 1 here, 0 not yet; −ECANCELED: see exchange_abandon. */
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key);
 /* A message that is here: its buffer now belongs to the caller (exchange_release). */
 void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size);
@@ -77,4 +77,7 @@ void exchange_kick(struct exchange *x);
 void exchange_wait(struct exchange *x);
 /* Until everything queued has arrived; −ETIME after `seconds`. */
 int exchange_flush(struct exchange *x, int seconds);
+/* Nothing will come of it any more: the compute thread is woken, and finds −ECANCELED wherever it
+ * asks or waits. From any thread; nothing else is left to do but exchange_free. */
+void exchange_abandon(struct exchange *x);
 #endif

@@ -123,7 +123,7 @@ struct exchange {
     pthread_mutex_t lock;   /* over everything below and all neighbors */
     pthread_cond_t changed; /* for the compute thread */
     uint64_t changes, seen;
-    bool closing, flushing;
+    bool closing, flushing, abandoned;
     bool waiting; /* the compute thread does, and will tell what has come to be told meanwhile */
     struct neighbor neighbors[MAX_NEIGHBORS];
     size_t n;

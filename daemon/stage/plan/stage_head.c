@@ -76,6 +76,8 @@ static int open_data(struct head *h, struct stage_data *ret, const char *path, c
      * refuse here. */
     struct err quiet;
     char line[STAGE_DATA_LINE];
+    if (ret->data) /* read for an earlier attempt: a file that changed meanwhile changes no row */
+        return 0;
     open_tokenizer(h, &quiet);
     int r = stage_data_open(ret, &h->spec, &h->config, h->tok, path, split, err);
     if (r)
@@ -501,4 +503,18 @@ void head_init(struct head *h, struct stage_events *events)
 {
     *h = (struct head){.events = events};
     chat_inbox_init(&h->inbox);
+}
+
+void head_rest(struct head *h)
+{
+    struct stage_events *events = h->events;
+    struct tokenizer *tok = h->tok;
+    const struct stage_data train = h->train, valid = h->valid;
+    h->tok = NULL;
+    h->train = h->valid = (struct stage_data){0};
+    head_done(h);
+    head_init(h, events);
+    h->tok = tok;
+    h->train = train;
+    h->valid = valid;
 }

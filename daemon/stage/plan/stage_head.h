@@ -73,11 +73,14 @@ struct head {
     bool has_left;             /* and has */
     atomic_uint_fast64_t kept; /* the last step that all ranks were to put onto their disks and have
                                   answered, twice, and 1 more if it is there; set by that thread */
+    bool is_stuck;           /* a thread of it hangs at a disk: this process is good for nothing more */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
 void head_init(struct head *h, struct stage_events *events);
 void head_done(struct head *h);
+/* As new, but for the tokenizer and the rows that it has read: the next plan is of the same job. */
+void head_rest(struct head *h);
 
 /* nodes: [{"id","name","speed","slowness","memory","mbps"}, …] in ring order, the head's first.
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to

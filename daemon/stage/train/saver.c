@@ -331,10 +331,10 @@ int saver_new(struct saver **ret, const struct saver_setup *setup, struct err *e
     return 0;
 }
 
-void saver_free(struct saver *s)
+bool saver_free(struct saver *s)
 {
     if (!s)
-        return;
+        return true;
     const struct timespec until = in_seconds(LEAVE_S);
     pthread_mutex_lock(&s->lock);
     s->must_stop = true;
@@ -351,12 +351,13 @@ void saver_free(struct saver *s)
     pthread_mutex_unlock(&s->lock);
     if (!has_left) {
         pthread_detach(s->thread);
-        return;
+        return false;
     }
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     free(s);
+    return true;
 }
 
 /* --- the main thread's side ------------------------------------------------------------------- */

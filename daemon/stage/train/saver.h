@@ -29,9 +29,9 @@ size_t saver_bytes(const struct job_plan *plan, const struct config *config);
 
 /* Starts the thread. From here on SIGTERM ends the process after a complete save is written. */
 int saver_new(struct saver **ret, const struct saver_setup *setup, struct err *err);
-/* What is not written yet is given up. A thread that hangs in the disk is left behind, with what
- * it works on: the process is about to end. */
-void saver_free(struct saver *s);
+/* What is not written yet is given up. False: the thread hangs in the disk and is left behind, with
+ * what it works on; the process has to end. */
+bool saver_free(struct saver *s);
 
 /* One save: begin, for each adapter part and its pieces, then end; or drop at any point after
  * begin. must_keep: no newer save takes its place; then a newer one waits here. −ETIMEDOUT: the

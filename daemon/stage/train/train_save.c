@@ -200,7 +200,7 @@ int train_save_init(struct train_save *t, struct head *h, struct runner *r, stru
 
 void train_save_done(struct train_save *t)
 {
-    saver_free(t->saver);
+    t->head->is_stuck = !saver_free(t->saver);
     for (size_t a = 0; a < JOB_MAX_ADAPTERS; a++)
         json_decref(t->last[a].so_far);
     t->saver = NULL;

@@ -230,13 +230,31 @@ static void compute(struct spawn *s)
     }
 }
 
+/* It lets go of its lanes and of all that this attempt was about. */
+static void rest(struct spawn *s)
+{
+    leave(s);
+    s->doing = STAGE_LETTING_GO;
+    s->in = s->out = s->step = 0;
+    s->leaves = s->generates = s->has_prompt = false;
+    sim_at(&s->event, sim_chance(10) ? 3 * SIM_S : sim_span(100, 50 * SIM_MS)); /* it may compute */
+}
+
+static void on_rested(struct spawn *s)
+{
+    s->doing = STAGE_NEW;
+    say(s, "resting", json_object());
+}
+
 static void is_through(struct spawn *s, uint64_t token)
 {
-    if (token == STAGE_LEAVE)
+    if (token == STAGE_LEAVE) {
+        s->doing = STAGE_LEFT; /* it waits for the word to rest */
         say(s, "left", json_object());
-    else
-        say(s, "done",
-            s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
+        return;
+    }
+    say(s, "done",
+        s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
     exit_soon(s);
 }
 
@@ -354,6 +372,7 @@ static void on_event(struct sim_event *event)
     case STAGE_OPENING: on_open(s); break;
     case STAGE_COMPUTING: on_computed(s); break;
     case STAGE_SAVING: on_saved(s); break;
+    case STAGE_LETTING_GO: on_rested(s); break;
     case STAGE_ENDING: end(s, ""); break;
     default: break;
     }
@@ -383,8 +402,12 @@ int spawn_send_file(struct spawn *s, json_t *message, int fd)
 {
     const char *what = json_string_value(json_object_get(message, "do"));
     (void)fd;
+    if (s->doing == STAGE_NEW)
+        s->attempt = ((const struct worker *)s->owner)->attempt;
     if (s->doing >= STAGE_ENDING)
         ;
+    else if (!strcmp(what, "rest"))
+        rest(s);
     else if (!strcmp(what, "plan"))
         take_plan(s, message);
     else if (!strcmp(what, "open"))

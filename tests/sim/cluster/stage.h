@@ -17,7 +17,9 @@ enum stage_doing {
     STAGE_PLANNED,
     STAGE_OPENING,
     STAGE_READY,
-    STAGE_IDLE, /* it runs, and has no token */
+    STAGE_LEFT,       /* it has stopped after a step, and */
+    STAGE_LETTING_GO, /* rests */
+    STAGE_IDLE,       /* it runs, and has no token */
     STAGE_COMPUTING,
     STAGE_COMMITTING, /* it asks whether its words are on the disk */
     STAGE_SAVING,

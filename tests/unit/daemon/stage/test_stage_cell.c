@@ -262,9 +262,14 @@ static void live_in_cell(const struct place *p, unsigned landlock_most)
     EXPECT(socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM);
     EXPECT(fork() < 0 && errno == EPERM);
     EXPECT(!pthread_create(&thread, NULL, thread_main, NULL) && !pthread_join(thread, NULL));
-    cell_limit_memory(0, 0, 1);
+    cell_limit_memory(0, 0, 1, UINT64_C(1) << 40);
     EXPECT(!getrlimit(RLIMIT_AS, &limit) && limit.rlim_max != RLIM_INFINITY);
     EXPECT(!malloc(limit.rlim_cur));
+    const rlim_t first = limit.rlim_cur, most = limit.rlim_max;
+    cell_limit_memory(UINT64_C(1) << 39, 0, 1, UINT64_C(1) << 40); /* of another plan */
+    EXPECT(!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur > first && limit.rlim_max == most);
+    cell_limit_memory(UINT64_C(1) << 41, 0, 1, UINT64_C(1) << 40);
+    EXPECT(!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur == most && limit.rlim_max == most);
 }
 
 static void lives_with(const struct place *p, unsigned landlock_most)

@@ -5,6 +5,7 @@
 #ifndef TESTS_UNIT_NO_STAGE_H
 #define TESTS_UNIT_NO_STAGE_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/ringd/job/spawn.h"
@@ -13,9 +14,11 @@ struct spawn {
     const struct spawn_ops *ops; /* NULL: there is none */
     void *owner;
     bool is_ending;
-    size_t told; /* messages and connections that it was given, but for the ways that are alive */
+    size_t told;   /* messages and connections that it was given, but for the ways that are alive */
+    char last[16]; /* what the last of the messages asked for */
 };
 static struct spawn the_stage;
+static unsigned the_stages; /* that were started */
 
 struct spawner *spawner_new(const struct spawner_setup *setup)
 {
@@ -39,6 +42,7 @@ int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const
 {
     (void)m, (void)within_us, (void)err;
     the_stage = (struct spawn){.ops = ops, .owner = owner};
+    the_stages++;
     *ret = &the_stage;
     return 0;
 }
@@ -48,6 +52,7 @@ int spawn_send_file(struct spawn *s, json_t *message, int fd)
     (void)fd;
     const char *what = json_string_value(json_object_get(message, "do"));
     s->told += !what || strcmp(what, "paths") != 0;
+    snprintf(s->last, sizeof s->last, "%s", what ? what : "");
     json_decref(message);
     return 0;
 }

@@ -184,6 +184,22 @@ static void a_step_that_ends_two_stages_ends_the_job(void **state)
                                     "of n0 before: it is the job itself");
 }
 
+/* A process of an attempt before is no second stage that the step ended. */
+static void one_that_was_kept_is_not_blamed(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    lose_stage(h, job, 1);
+    say_planned(h, job);
+    say(h, job, 0, "job-failed",
+        json_pack("{s:s s:b s:b}", "cause", "/m cannot be opened", "lost", 1, "kept", 1));
+    all_say(h, job, "job-stopped");
+    begin_again(h, job);
+    assert_int_equal(job->state, JOB_RUNNING);
+}
+
 static void a_step_is_tried_four_times_on_one_node(void **state)
 {
     struct head *h = *state;
@@ -374,8 +390,13 @@ static void an_interrupted_job_can_be_cancelled(void **state)
     const struct job *job = train(h, "wait", 0);
     lose_node(h, job);
     assert_int_equal(job->state, JOB_INTERRUPTED);
+    unsigned before[RANKS];
+    for (unsigned r = 0; r < RANKS; r++)
+        before[r] = told(h, r, "job-stop");
     assert_int_equal(coord_cancel(h->coord, job->id), 0);
     assert_int_equal(job->state, JOB_CANCELLED);
+    for (unsigned r = 0; r < RANKS; r++) /* they may keep a stage process for it */
+        assert_true(told(h, r, "job-stop") > before[r]);
 }
 
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -392,6 +413,7 @@ int main(void)
         WITH_HEAD(stop_ends_the_job),
         WITH_HEAD(what_is_the_jobs_own_fault_ends_it),
         WITH_HEAD(a_step_that_ends_two_stages_ends_the_job),
+        WITH_HEAD(one_that_was_kept_is_not_blamed),
         WITH_HEAD(a_step_is_tried_four_times_on_one_node),
         WITH_HEAD(a_lost_node_is_waited_for),
         WITH_HEAD(without_it_the_job_goes_on_after_a_while),

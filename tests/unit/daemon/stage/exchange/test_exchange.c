@@ -505,6 +505,34 @@ static void waiting_for_room_has_a_limit(void **state)
     part(&p);
 }
 
+static void *wait_for_one(void *arg)
+{
+    const struct pair *p = arg;
+    const struct msg_key key = key_of(0);
+    int r;
+    while (!(r = exchange_ready(p->x[0], 1, &key)))
+        exchange_wait(p->x[0]);
+    return (void *)(intptr_t)r;
+}
+
+static void who_waits_hears_that_it_is_abandoned(void **state)
+{
+    (void)state;
+    struct pair p;
+    pthread_t waiting;
+    void *heard;
+    join(&p);
+    post(p.x[0], 1, 0, 100, false); /* never sent */
+    assert_int_equal(pthread_create(&waiting, NULL, wait_for_one, &p), 0);
+    exchange_abandon(p.x[0]);
+    assert_int_equal(pthread_join(waiting, &heard), 0);
+    assert_int_equal((intptr_t)heard, -ECANCELED);
+    assert_int_equal(exchange_room(p.x[0], 1, 1), -ECANCELED);
+    send_one(p.x[0], 1, 1, 100); /* never posted there */
+    assert_int_equal(exchange_flush(p.x[0], 1000), -ECANCELED);
+    part(&p);
+}
+
 static void strangers_are_no_neighbors(void **state)
 {
     (void)state;
@@ -549,6 +577,7 @@ int main(void)
         cmocka_unit_test(what_has_arrived_outlives_the_connection),
         cmocka_unit_test(a_last_message_has_left),
         cmocka_unit_test(waiting_for_room_has_a_limit),
+        cmocka_unit_test(who_waits_hears_that_it_is_abandoned),
         cmocka_unit_test(strangers_are_no_neighbors),
     };
     return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
