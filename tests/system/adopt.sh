@@ -40,11 +40,13 @@ deputy_of 2
 on "$deputy" adopt 2@n1 >"$work/up.out" 2>&1 && fail "a job whose head is up was taken over"
 holds "while the head is up" "$work/up.out" "job 2 of node n1 is not taken over: node n1 is up, and goes on with the job itself"
 lost hand
-await_line "$(log_of $other)" 'a ring of 2|a chain of 2' 60
+for node in 2 3; do
+    await_line "$(log_of $node)" 'job 2: the stage on this node has ended' 60
+done
 on $other adopt 2@n1 >"$work/hand.out" 2>&1 || fail "adopt: $(cat "$work/hand.out")"
 here=$(sed -n "s/^job 2@n1 is job \([0-9]*\)@n$deputy from now on.*/\1/p" "$work/hand.out")
 await_line "$(log_of "$deputy")" "job $here: done" 60
-holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it in memory"
+holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it"
 curve "$deputy" "$here" >"$work/hand.curve"
 same "the curve" "$work/undisturbed.curve" "$work/hand.curve"
 [ ! -e "$work/hand/adapter_model.safetensors" ] || fail "the result is there already"
