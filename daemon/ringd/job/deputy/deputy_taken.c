@@ -140,6 +140,32 @@ static void end_passage(struct passage *p, const char *why)
     free(p);
 }
 
+/* The state that the job resumes is looked for where its result goes: that is a folder of this
+ * daemon's now (coord_take_over). */
+static void bring_state(const struct deputy *d, const struct passage *p, const json_t *spec)
+{
+    const char *out = json_string_value(json_object_get(spec, "adapter_out"));
+    size_t i;
+    json_t *input;
+    if (!out || !json_is_true(json_object_get(spec, "resume")))
+        return;
+    char *from = deputy_folder(d, p->id), *to = results_folder(d->setup.state_dir, out);
+    results_make(d->setup.state_dir);
+    mkdir(to, 0777);
+    json_array_foreach (p->inputs, i, input) {
+        const char *path = json_string_value(json_object_get(input, "path")), *slash = strrchr(path, '/');
+        if (strncmp(path, out, strlen(out)) != 0 || slash != path + strlen(out))
+            continue;
+        char *kept = xasprintf("%s/%zu", from, i), *state = xasprintf("%s%s", to, slash);
+        if (link(kept, state) && errno != EEXIST)
+            log_job(LOG_LEVEL_WARNING, p->as, "%s cannot be made: %s", state, strerror(errno));
+        free(kept);
+        free(state);
+    }
+    free(from);
+    free(to);
+}
+
 static void on_entry(void *arg, const char *text)
 {
     struct passage *p = arg;
@@ -151,6 +177,7 @@ static void on_entry(void *arg, const char *text)
     } else {
         char *folder = deputy_folder(d, p->id);
         struct loan *loan = lend(d, folder, p->inputs);
+        bring_state(d, p, json_object_get(json_object_get(entry, "record"), "spec"));
         const bool is_taken = entry && d->setup.taken(d->setup.owner, p->as, entry, loan, &p->from);
         loan_drop(loan);
         free(folder);
