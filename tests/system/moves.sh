@@ -46,12 +46,15 @@ done_as_undisturbed ended
 holds "what the job said" "$work/ended.err" 'stops after its next step: node n3 is drained: its ringd is being ended'
 moved ended 1
 
-# A fifth of a CPU is left to one stage: its layers move to the others. The process that does so ends with that stage.
+# Little of a CPU is left to one stage, until its layers have moved to the others.
 train throttled
 step_of throttled 5
 throttled_stage=$(stage_of 2)
-while kill -STOP "$throttled_stage" && sleep 0.04 && kill -CONT "$throttled_stage" && sleep 0.01; do :; done 2>/dev/null &
-await_line "$work/throttled.err" 'is planned again on 3 nodes' 60
+while kill -STOP "$throttled_stage" && sleep 0.1 && kill -CONT "$throttled_stage" && sleep 0.01; do :; done 2>/dev/null &
+throttle=$!
+await_line "$work/throttled.err" 'is planned again on 3 nodes' 120
+kill $throttle
+kill -CONT "$throttled_stage" 2>/dev/null
 done_as_undisturbed throttled
 slower='node n2 takes [0-9.]+ times as long as planned; with other layers on each node, a step takes about [0-9.e-]+ s instead of [0-9.e-]+ s'
 holds "what the job said" "$work/throttled.err" "stops after its next step: $slower"

@@ -15,7 +15,8 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
 
-static const char before[] = "/v1/jobs/", between[] = "/adopt/";
+enum { BEFORE = sizeof "/v1/jobs/" - 1 }; /* the number */
+static const char between[] = "/adopt/"; /* number and node */
 
 struct adoption {
     struct http_call *call;
@@ -49,9 +50,9 @@ void api_post_adopt(struct api *api, struct http_call *call)
 {
     const char *path = http_path(call), *name = strstr(path, between) + sizeof between - 1;
     char *end;
-    const uint64_t job = strtoull(path + sizeof before - 1, &end, 10);
+    const uint64_t job = strtoull(path + BEFORE, &end, 10);
     const struct member *head = elsewhere_node(api->setup.elsewhere, name);
-    if (end == path + sizeof before - 1 || *end != '/' || !job) {
+    if (end == path + BEFORE || *end != '/' || !job) {
         http_fail(call, 404, "no-such-job", "a job is named by its number, and by the node that was its head");
         return;
     }
