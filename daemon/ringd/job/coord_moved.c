@@ -16,7 +16,7 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/job/job_life.h"
-#include "daemon/ringd/job/landing.h"
+#include "daemon/ringd/job/deputy/landing.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
 
@@ -192,7 +192,7 @@ int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, con
         job->origin.job = from->job;
         memcpy(job->origin.head, from->id, sizeof job->origin.head);
     }
-    job->taken = (struct job_taken){
+    job->taken = (struct job_former){
         .from = *from,
         .attempt = (uint32_t)json_integer_value(json_object_get(json_object_get(own, "life"), "attempt"))};
     job->deputies.n = 0;

@@ -96,7 +96,7 @@ struct job {
     bool is_asked_for;          /* the daemon was started again: they are all asked before it goes on */
     bool is_without_deputies;   /* its user says that it goes on without asking */
     struct origin origin;       /* this node took it over; job 0: it was submitted here */
-    struct job_taken {          /* from whom */
+    struct job_former {          /* from whom */
         struct job_head {
             uint8_t id[16];
             char name[64];

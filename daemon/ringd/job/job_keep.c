@@ -43,7 +43,7 @@ static json_t *head_encode(const struct job_head *h)
     return json_pack("{s:o s:s s:I}", "node", id_json(h->id), "name", h->name, "job", (json_int_t)h->job);
 }
 
-static json_t *taken_encode(const struct job_taken *t)
+static json_t *taken_encode(const struct job_former *t)
 {
     json_t *o = head_encode(&t->from);
     json_object_set_new(o, "attempt", json_integer(t->attempt));

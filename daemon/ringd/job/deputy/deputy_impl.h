@@ -11,7 +11,7 @@
 #include "net/clock.h"
 
 struct claim;
-struct fetch;
+struct part_fetch;
 
 struct dossier {
     struct deputy *deputy; /* borrowed: owner */
@@ -30,7 +30,7 @@ struct dossier {
     json_t *inputs;    /* owned: their list */
     bool has_inputs;   /* they are here */
     char why_none[300];
-    struct fetch *fetch; /* NULL: nothing is fetched */
+    struct part_fetch *fetch; /* NULL: nothing is fetched */
     int64_t seen;        /* seconds since 1970: its head, when this was last looked at */
     bool was_reachable;
     struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */

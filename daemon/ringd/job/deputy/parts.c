@@ -21,8 +21,8 @@
 
 enum { PATIENCE_MS = 20000 /* for a part */ };
 
-struct fetch {
-    LIST_ENTRY(fetch) next;
+struct part_fetch {
+    LIST_ENTRY(part_fetch) next;
     struct parts *parts; /* borrowed: owner */
     uint8_t from[16];
     uint64_t job, round, at; /* at: in file i */
@@ -37,7 +37,7 @@ struct fetch {
 
 struct parts {
     struct parts_setup setup;
-    LIST_HEAD(, fetch) fetches;
+    LIST_HEAD(, part_fetch) fetches;
     LIST_HEAD(, reading) readings;
     uint64_t rounds;
 };
@@ -121,7 +121,7 @@ void parts_take_ask(struct parts *p, const uint8_t from[16], const json_t *body)
 
 struct writing {
     struct aside_work work;
-    struct fetch *fetch; /* the loop's alone */
+    struct part_fetch *fetch; /* the loop's alone */
     char *folder;        /* owned */
     size_t i, n;
     uint64_t at;
@@ -181,7 +181,7 @@ static void writing_free(struct aside_work *work)
     free(w);
 }
 
-static void fetch_free(struct fetch *f)
+static void fetch_free(struct part_fetch *f)
 {
     if (f->work)
         f->work->work.is_left = true;
@@ -192,13 +192,13 @@ static void fetch_free(struct fetch *f)
     free(f);
 }
 
-void fetch_stop(struct fetch *f)
+void fetch_stop(struct part_fetch *f)
 {
     if (f)
         fetch_free(f);
 }
 
-static void end(struct fetch *f, const char *why)
+static void end(struct part_fetch *f, const char *why)
 {
     void (*done)(void *, const char *) = f->done;
     void *owner = f->owner;
@@ -208,12 +208,12 @@ static void end(struct fetch *f, const char *why)
     done(owner, why ? text : NULL);
 }
 
-static uint64_t number_of(const struct fetch *f, const char *key)
+static uint64_t number_of(const struct part_fetch *f, const char *key)
 {
     return (uint64_t)json_integer_value(json_object_get(json_array_get(f->list, f->i), key));
 }
 
-static void ask(struct fetch *f)
+static void ask(struct part_fetch *f)
 {
     struct parts *p = f->parts;
     if (f->i == json_array_size(f->list)) {
@@ -231,7 +231,7 @@ static void ask(struct fetch *f)
 static void on_written(struct aside_work *work)
 {
     struct writing *w = (struct writing *)work;
-    struct fetch *f = w->fetch;
+    struct part_fetch *f = w->fetch;
     const struct err err = w->err;
     const bool is_last = w->is_last;
     f->work = NULL;
@@ -249,7 +249,7 @@ static void on_late(void *owner)
     end(owner, "the other node does not answer");
 }
 
-static void put_part(struct fetch *f, const char *code)
+static void put_part(struct part_fetch *f, const char *code)
 {
     const uint64_t left = number_of(f, "bytes") - f->at;
     const size_t want = left < FILE_SET_PART ? (size_t)left : FILE_SET_PART;
@@ -282,7 +282,7 @@ void parts_take_told(struct parts *p, const uint8_t from[16], const json_t *body
 {
     const uint64_t round = (uint64_t)json_integer_value(json_object_get(body, "round"));
     const char *error = json_string_value(json_object_get(body, "error"));
-    struct fetch *f;
+    struct part_fetch *f;
     LIST_FOREACH (f, &p->fetches, next)
         if (f->round == round && !f->work && !memcmp(f->from, from, sizeof f->from))
             break;
@@ -295,11 +295,11 @@ void parts_take_told(struct parts *p, const uint8_t from[16], const json_t *body
         put_part(f, json_string_value(json_object_get(body, "part")));
 }
 
-struct fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
+struct part_fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
                           const char *folder, void (*done)(void *owner, const char *why), void *owner)
 {
-    struct fetch *f = xcalloc(1, sizeof *f);
-    *f = (struct fetch){.parts = p,
+    struct part_fetch *f = xcalloc(1, sizeof *f);
+    *f = (struct part_fetch){.parts = p,
                         .job = job,
                         .list = json_deep_copy(list),
                         .folder = xstrdup(folder),

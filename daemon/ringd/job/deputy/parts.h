@@ -36,9 +36,9 @@ void parts_take_told(struct parts *p, const uint8_t from[16], const json_t *body
 /* Fetches all files of a checked list (file_set_check), which has some, from that node, for its job of that number,
  * into a folder that is made: file i gets the name i, and the time it was changed. `done` comes
  * once, NULL or with why not: a sentence; not after fetch_stop. */
-struct fetch;
-struct fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
+struct part_fetch;
+struct part_fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
                           const char *folder, void (*done)(void *owner, const char *why), void *owner);
-void fetch_stop(struct fetch *f); /* NULL is fine */
+void fetch_stop(struct part_fetch *f); /* NULL is fine */
 
 #endif

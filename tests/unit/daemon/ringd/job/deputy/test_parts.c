@@ -209,7 +209,7 @@ static void a_fetch_that_is_stopped_says_nothing(void **state)
 {
     struct world *w = *state;
     json_t *list = two_files(w);
-    struct fetch *f = fetch_start(w->parts, there, 7, list, w->to, on_done, w);
+    struct part_fetch *f = fetch_start(w->parts, there, 7, list, w->to, on_done, w);
     event_base_loop(w->base, EVLOOP_ONCE); /* the first part is read, or written, beside the loop */
     fetch_stop(f);
     event_base_loop(w->base, EVLOOP_NONBLOCK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/landing.h"
+#include "daemon/ringd/job/deputy/landing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ struct moving {
 };
 
 struct landing {
-    struct fetch *fetch; /* NULL: all is here */
+    struct part_fetch *fetch; /* NULL: all is here */
     struct moving *moving;
     struct aside *aside;
     void (*done)(void *owner, const char *folder, const char *why);
