@@ -185,8 +185,10 @@ static void check_lost(const struct spawn *s, const struct sim_job *job)
 {
     const struct sim_run *run = &job->run;
     const uint64_t made = run->made < job->said ? run->made : job->said;
-    /* A head that lost its words with its power does not go on from copies that are further. */
-    if (!job->copies || !made || made + 1 < run->made || lost(s, run) > (run->ranks > 1))
+    /* A head that lost its words with its power does not go on from copies that are further; and
+     * after the last step all copies go. */
+    if (!job->copies || !made || made == job->steps || made + 1 < run->made ||
+        lost(s, run) > (run->ranks > 1))
         return;
     if (s->step + 1 < made)
         sim_wrong("job %zu begins again behind step %llu of %llu, and no more than one node was lost", s->job,

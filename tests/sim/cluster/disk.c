@@ -246,7 +246,7 @@ char *store_unfinished(struct store *s)
     return text;
 }
 
-/* --- what is kept for other heads: no job changes hands here yet ------------------------------- */
+/* --- what is kept for other heads: no job changes hands here yet ------------------------------ */
 
 char *store_notes(struct store *s)
 {
