@@ -274,28 +274,31 @@ bool members_is_news(const struct members *m, const struct member *record)
     return !known || known == &m->at[0] || is_news(m, known, record);
 }
 
-int members_learn(struct members *m, const json_t *record, struct instant said)
+int members_take(struct members *m, const struct member *news, struct instant said)
 {
-    struct member news;
-    int r = member_decode(&news, record);
-    if (r)
-        return r;
-    struct member *known = lookup(m, news.id);
+    struct member *known = lookup(m, news->id);
     if (known == &m->at[0])
-        return is_twin(m, &news) ? -EEXIST : 0;
-    if (known && !is_news(m, known, &news))
+        return is_twin(m, news) ? -EEXIST : 0;
+    if (known && !is_news(m, known, news))
         return 0;
     if (known) {
-        keep_life(m, known, &news);
+        keep_life(m, known, news);
     } else {
         if (!(known = free_place(m)))
             return -ENOSPC;
         memset(m->former[known - m->at], 0, sizeof m->former[0]);
     }
-    news.heard = said;
-    *known = news;
+    *known = *news;
+    known->heard = said;
     m->stale[known - m->at] = false;
     return 1;
+}
+
+int members_learn(struct members *m, const json_t *record, struct instant said)
+{
+    struct member news;
+    int r = member_decode(&news, record);
+    return r ? r : members_take(m, &news, said);
 }
 
 size_t members_count(const struct members *m)

@@ -35,4 +35,7 @@ struct members {
     struct member at[RING_MAX_NODES]; /* 0 = ourselves */
 };
 
+/* What members_learn does with a record that is decoded, and answers. */
+int members_take(struct members *m, const struct member *news, struct instant said);
+
 #endif

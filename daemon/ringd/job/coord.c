@@ -421,7 +421,10 @@ void coord_take_word(struct coord *c, enum job_word word, const json_t *body)
 
 void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body)
 {
-    job_send_away(&c->post, from, body);
+    const struct job *job = coord_find(c, whole(body, "job"));
+    job_send_away(&c->post, from, body,
+                  job && !job_state_ended(job->state) &&
+                      (job->state != JOB_STOPPING || !job_state_ended(job->outcome)));
 }
 
 void coord_take_wanted(struct coord *c)

@@ -72,9 +72,7 @@ void job_send_stop(const struct job_post *post, const struct job *job)
             send_or_log(post, job, r, "job-stop",
                         json_pack("{s:s s:I s:I s:I s:s s:b}", "kind", "job-stop", "job", (json_int_t)job->id,
                                   "attempt", (json_int_t)job->attempt, "rank", (json_int_t)r, "cause",
-                                  job->error, "keep",
-                                  (int)(job->outcome == JOB_INTERRUPTED || job->outcome == JOB_PAUSED ||
-                                        job->outcome == JOB_MOVED)));
+                                  job->error, "keep", (int)!job_state_ended(job->outcome)));
 }
 
 void job_send_over(const struct job_post *post, const struct job *job)
@@ -87,12 +85,13 @@ void job_send_over(const struct job_post *post, const struct job *job)
                              "the job is cancelled"));
 }
 
-void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body)
+void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body, bool goes_on)
 {
     post->send(post->owner, from,
-               json_pack("{s:s s:O* s:O* s:O* s:s}", "kind", "job-stop", "job", json_object_get(body, "job"),
-                         "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank"),
-                         "cause", "the job has ended"));
+               json_pack("{s:s s:O* s:O* s:O* s:s s:b}", "kind", "job-stop", "job",
+                         json_object_get(body, "job"), "attempt", json_object_get(body, "attempt"), "rank",
+                         json_object_get(body, "rank"), "cause",
+                         goes_on ? "the job was interrupted" : "the job has ended", "keep", (int)goes_on));
 }
 
 void job_send_wanted(const struct job_post *post, const struct members_ring *ring)

@@ -557,6 +557,8 @@ void worker_take_run(struct worker *w, const json_t *body)
     if (w->state != WORKER_READY)
         return;
     w->state = WORKER_RUNNING;
+    if (w->trains)
+        held_files_run(&w->held);
     worker_say(w, json_pack("{s:s s:O*}", "do", "run", "restore", json_object_get(body, "restore")));
     if (w->ranks > 1)
         worker_cut_lanes(w);

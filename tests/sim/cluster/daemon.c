@@ -5,6 +5,7 @@
  * for what neither is asked of here: a call of it is a fault of the simulation. */
 #include "tests/sim/cluster/sim.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,14 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
-#include "daemon/ringd/job/survive/held_files.h"
+#include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/deputy/dossier_send.h"
+#include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/survive/held_disk.h"
+#include "daemon/ringd/job/survive/loan_store.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node_impl.h"
@@ -95,6 +101,8 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    if (n->deputy)
+        deputy_changed(n->deputy);
     if (n->cost_query)
         cost_query_changed(n->cost_query);
 }
@@ -161,13 +169,19 @@ void sim_daemon_kill(struct sim_node *s, bool closes)
     s->machine += !closes;
     sim_net_stop(s, closes);
     sim_data_stop(s);
+    sim_memory_lose(s);
     worker_free(n->worker);
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);
+    deputy_stop(n->deputy);
     coord_free(n->coord);
+    loan_store_free(n->loan_store);
     sim_disk_close(n->store);
     loan_book_free(n->loans);
+    deputy_free(n->deputy);
+    parts_free(n->parts);
+    ballots_free(n->ballots);
     metrics_free(n->metrics);
     event_log_free(n->events);
     members_free(n->members);
@@ -257,12 +271,21 @@ char *__wrap_cgroup_find_room(void)
     return NULL;
 }
 
-/* Without files no stage keeps copies in memory. */
-int __wrap_held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job);
-int __wrap_held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job)
+/* No job changes hands here yet: nobody gets a dossier of it, so nobody can take it over. */
+void __wrap_dossier_send_begin(struct dossier_send *d, struct job *job);
+void __wrap_dossier_send_begin(struct dossier_send *d, struct job *job)
 {
-    (void)f, (void)head, (void)job;
-    return 0;
+    (void)d, (void)job;
+}
+
+/* Disks have no copies: those in memory are in copies.c. */
+int __wrap_held_disk_open(struct held_disk **ret, const struct held_disk_setup *setup, size_t *ret_removed,
+                          struct err *err);
+int __wrap_held_disk_open(struct held_disk **ret, const struct held_disk_setup *setup, size_t *ret_removed,
+                          struct err *err)
+{
+    (void)ret, (void)setup, (void)ret_removed;
+    return err_set(err, -ENOTSUP, "no disk");
 }
 
 /* Tokens are in no history. */

@@ -350,15 +350,23 @@ static bool is_beat(struct sim_node *n, const struct sim_record *r)
     return false;
 }
 
+/* Written and read again as messages are, where those travel as text. */
+static bool takes(struct sim_node *n, struct sim_record *r)
+{
+    const struct instant said = {r->member.heard.us + n->clock_us};
+    if (!sim->by_text)
+        return members_take(n->node.members, &r->member, said) == 1;
+    if (!r->json)
+        r->json = member_encode(&r->member);
+    return members_learn(n->node.members, r->json, said) == 1;
+}
+
 static void learn(struct sim_node *n, struct sim_session *from, struct sim_record *r)
 {
     const bool beats = is_beat(n, r);
     if (!beats && !members_is_news(n->node.members, &r->member))
         return;
-    if (!beats && !r->json)
-        r->json = member_encode(&r->member);
-    if (!beats &&
-        members_learn(n->node.members, r->json, (struct instant){r->member.heard.us + n->clock_us}) != 1)
+    if (!beats && !takes(n, r))
         return;
     keep_record(n, r);
     flood(n, r, from);

@@ -9,10 +9,12 @@
  *   paths.c   the rest of it: the ways to each node
  *   data.c    link.h and relay.h as far as data connections go
  *   stage.c   job/spawn.h: stage processes as small state machines
+ *   copies.c  memfd_create: copies of what they train
  *   disk.c    store/store.h: the database, what of it is committed; results on the disk
  *   daemon.c  a daemon's life: opening, wiring, killing; the cluster, the log
  *   story.c   what users and faults do, drawn from the seed
  *   check.c   what must hold
+ *   heap.c, json_text.c  malloc and json_dumps, faster
  *
  * One thread, one world at a time. The seed decides everything. */
 #ifndef TESTS_SIM_CLUSTER_H
@@ -128,10 +130,11 @@ struct sim_conn *sim_conn_at(size_t i); /* NULL: there are no more */
 void sim_stages_pump(void);
 struct spawn *sim_stage_next(const struct spawn *s); /* all processes that run; NULL: the first */
 struct sim_node *sim_stage_node(const struct spawn *s);
-void sim_stage_kill(struct spawn *s); /* by somebody else */
+void sim_stage_kill(struct spawn *s, bool is_starved); /* by somebody else; the kernel, for memory */
 void sim_stages_stop(struct sim_node *n);
 void sim_stage_lane_lost(struct sim_conn_end *e);
-void sim_stages_free(void);
+void sim_memory_lose(struct sim_node *n); /* with its daemon */
+void sim_copies_made(struct spawn *s);    /* rank 0 has made a step */
 
 /* --- disks ------------------------------------------------------------------------------------ */
 
@@ -163,6 +166,8 @@ struct sim_node {
     char words[SIM_NODES][200];          /* why the last connection to each ended */
     struct store *disk;                  /* owned: stays */
     uint64_t saved[SIM_JOBS];            /* the step of each job's result on its disk */
+    unsigned memory[SIM_JOBS];           /* grows when copies of that job are rightly gone */
+    size_t holds;                        /* it has copies of this job, from 1 */
 };
 static inline bool sim_is_still(const struct sim_node *n);
 void sim_daemon_start(struct sim_node *n);
@@ -172,8 +177,17 @@ void sim_flood_self(struct sim_node *n);
 
 /* --- stories ---------------------------------------------------------------------------------- */
 
+struct sim_run {          /* of a job's stages, from copies or from the disk until one of them is lost */
+    uint64_t began, made; /* steps */
+    int64_t attempt;
+    bool is_restored, is_settled; /* from copies; it has whole ones of its own */
+    size_t ranks;
+    unsigned nodes, memory[SIM_NODES]; /* a bit for each; its `memory` then */
+};
 struct sim_job {
-    uint64_t id; /* at its head; 0: not submitted yet */
+    struct sim_run run, next; /* the latest that has whole copies of its own; the present one */
+    bool copies;              /* it has any */
+    uint64_t id;              /* at its head; 0: not submitted yet */
     struct sim_node *head;
     bool generates; /* tokens, one for each step */
     uint64_t steps, save_every, wait_for;
@@ -182,6 +196,7 @@ struct sim_job {
     uint64_t plan_us, open_us, step_us;
     bool is_submitted, is_cancelled; /* the head has agreed to */
     bool fitted;                     /* it ran once */
+    unsigned starved;                /* so often a stage of it was ended for want of memory */
     uint64_t said, saved;            /* the last step of each that the log has */
     uint64_t told; /* the last that those who follow it now have heard of: all tokens are said again */
 };
@@ -199,6 +214,8 @@ struct sim {
     struct sim_job job[SIM_JOBS];
     struct sim_conn **conns; /* owned, each */
     size_t nconns, cap_conns;
+    struct sim_file **files; /* owned, each; NULL: nobody has it any more */
+    size_t nfiles;
     struct spawn *stages;
     uint64_t heals_us; /* from then on nothing breaks any more */
     unsigned faults[16];

@@ -22,7 +22,7 @@ static struct sim_job *job_of(const struct spawn *s)
     return &sim->job[s->job];
 }
 
-static void say(struct spawn *s, const char *kind, json_t *event)
+void stage_say(struct spawn *s, const char *kind, json_t *event)
 {
     json_object_set_new(event, "ev", json_string(kind));
     s->ops->event(s->owner, kind, event);
@@ -36,6 +36,7 @@ static void leave(struct spawn *s)
     s->doing = STAGE_GONE;
     sim_cancel(&s->event);
     sim_cancel(&s->pass);
+    copies_leave(s);
     for (size_t i = 0; i < sim->nconns; i++)
         for (int e = 0; e < 2; e++)
             if (sim->conns[i]->end[e].untold == s) {
@@ -59,6 +60,20 @@ static void exit_soon(struct spawn *s)
     s->doing = STAGE_ENDING;
     sim_cancel(&s->pass);
     sim_at(&s->event, sim_span(200, 100 * SIM_MS));
+}
+
+size_t stage_first_layer(size_t rank, size_t ranks)
+{
+    return rank * STAGE_LAYERS / ranks;
+}
+
+struct spawn *stage_of_rank(const struct spawn *s, size_t rank)
+{
+    for (struct spawn *o = sim->stages; o; o = o->next)
+        if (o->job == s->job && o->attempt == s->attempt && o->rank == rank && o->doing > STAGE_PLANNED &&
+            o->doing < STAGE_GONE)
+            return o;
+    return NULL;
 }
 
 /* --- planning, opening ------------------------------------------------------------------------ */
@@ -96,7 +111,7 @@ static void take_plan(struct spawn *s, const json_t *message)
     s->steps = job->steps;
     s->said = said_of(spec);
     s->generates = job->generates;
-    s->step = json_is_true(json_object_get(spec, "resume")) ? s->node->saved[s->job] : 0;
+    s->step = json_is_true(json_object_get(spec, "goes_on")) ? s->node->saved[s->job] : 0;
     if (s->generates)
         take_so_far(s, json_object_get(spec, "so_far"));
     if (s->step < job->saved)
@@ -110,15 +125,19 @@ static void on_planned(struct spawn *s)
 {
     const struct sim_job *job = job_of(s);
     if (s->ranks < job->least_nodes) {
-        say(s, "failed", json_pack("{s:s}", "error", "the model does not fit"));
+        stage_say(s, "failed", json_pack("{s:s}", "error", "the model does not fit"));
         exit_soon(s);
         return;
     }
     struct job_plan plan = small_plan(job->generates ? JOB_GENERATE : JOB_TRAIN, s->ranks);
     plan.model[strlen("/m")] = '/';
     plan.model[strlen("/m/")] = (char)('0' + s->job);
+    plan.copies = job->copies && !job->generates;
+    for (size_t r = 1; r <= s->ranks; r++)
+        plan.first[r] = stage_first_layer(r, s->ranks);
+    plan.tune.end_layer = job->generates ? plan.tune.end_layer : STAGE_LAYERS;
     s->doing = STAGE_PLANNED;
-    say(s, "planned", small_plan_told(&plan, s->steps));
+    stage_say(s, "planned", small_plan_told(&plan, s->steps));
 }
 
 static void take_open(struct spawn *s, const json_t *message)
@@ -134,7 +153,12 @@ static void take_open(struct spawn *s, const json_t *message)
 static void on_open(struct spawn *s)
 {
     s->doing = STAGE_READY;
-    say(s, "ready", json_pack("{s:[[i,i]]}", "layers", (int)s->rank, (int)s->rank + 1));
+    if (!job_of(s)->copies)
+        copies_leave(s);
+    stage_say(s, "ready",
+              json_pack("{s:[[I,I]] s:o*}", "layers", (json_int_t)stage_first_layer(s->rank, s->ranks),
+                        (json_int_t)stage_first_layer(s->rank + 1, s->ranks), "held",
+                        s->nfiles ? copies_report(s) : NULL));
 }
 
 /* --- lanes ------------------------------------------------------------------------------------ */
@@ -170,9 +194,9 @@ void sim_stage_lane_lost(struct sim_conn_end *e)
     if (s->doing < STAGE_IDLE)
         e->untold = s;
     if (s->doing >= STAGE_IDLE && s->doing < STAGE_ENDING)
-        say(s, "lane-lost",
-            json_pack("{s:I s:I s:s}", "rank", (json_int_t)e->rank, "path", (json_int_t)e->path, "why",
-                      "the connection was reset"));
+        stage_say(s, "lane-lost",
+                  json_pack("{s:I s:I s:s}", "rank", (json_int_t)e->rank, "path", (json_int_t)e->path, "why",
+                            "the connection was reset"));
 }
 
 static void keep_paths(struct spawn *s, const json_t *alive)
@@ -221,6 +245,12 @@ static bool is_last(uint64_t token)
     return token >= STAGE_LEAVE;
 }
 
+/* That was made before that token began. */
+static uint64_t last_step(const struct spawn *s, uint64_t token)
+{
+    return is_last(token) ? s->step : token - 1;
+}
+
 static void compute(struct spawn *s)
 {
     if (s->doing == STAGE_IDLE && s->in) {
@@ -235,7 +265,8 @@ static void rest(struct spawn *s)
 {
     leave(s);
     s->doing = STAGE_LETTING_GO;
-    s->in = s->out = s->step = 0;
+    s->in = s->out = s->step = s->given = 0;
+    s->leaves_saving = false;
     s->leaves = s->generates = s->has_prompt = false;
     sim_at(&s->event, sim_chance(10) ? 3 * SIM_S : sim_span(100, 50 * SIM_MS)); /* it may compute */
 }
@@ -243,18 +274,18 @@ static void rest(struct spawn *s)
 static void on_rested(struct spawn *s)
 {
     s->doing = STAGE_NEW;
-    say(s, "resting", json_object());
+    stage_say(s, "resting", json_object());
 }
 
 static void is_through(struct spawn *s, uint64_t token)
 {
     if (token == STAGE_LEAVE) {
         s->doing = STAGE_LEFT; /* it waits for the word to rest */
-        say(s, "left", json_object());
+        stage_say(s, "left", json_object());
         return;
     }
-    say(s, "done",
-        s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
+    stage_say(s, "done",
+              s->rank ? json_pack("{s:n}", "result") : json_pack("{s:{s:I}}", "result", "steps", s->steps));
     exit_soon(s);
 }
 
@@ -262,6 +293,7 @@ static void begin_step(struct spawn *s)
 {
     s->in = s->step == s->steps ? STAGE_END : s->leaves ? STAGE_LEAVE : s->step + 1;
     s->doing = STAGE_IDLE;
+    copies_give(s, s->step);
     compute(s);
 }
 
@@ -270,21 +302,28 @@ static void made_step(struct spawn *s, uint64_t step)
     const struct sim_job *job = job_of(s);
     s->step = step;
     sim_check_step(s);
+    sim_copies_made(s);
     if (s->generates)
-        say(s, "token", json_pack("{s:I s:s}", "id", (json_int_t)step, "text", "a"));
+        stage_say(s, "token", json_pack("{s:I s:s}", "id", (json_int_t)step, "text", "a"));
     else if (step > s->said)
-        say(s, "step",
-            json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps, "loss",
-                      (double)s->job + 1 / (double)step, "tokens", 8));
+        stage_say(s, "step",
+                  json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps,
+                            "loss", (double)s->job + 1 / (double)step, "tokens", 8));
     if (s->doing == STAGE_GONE || s->doing == STAGE_ENDING)
         return;
     const bool is_due = job->save_every && step % job->save_every == 0;
-    if (!s->generates && (step == s->steps || is_due || s->leaves)) {
+    if (!s->generates && (step == s->steps || is_due || (s->leaves && (s->leaves_saving || !job->copies)))) {
         s->doing = STAGE_COMMITTING;
-        say(s, "commit", json_pack("{s:I}", "number", (json_int_t)step));
+        stage_say(s, "commit", json_pack("{s:I}", "number", (json_int_t)step));
     } else {
         begin_step(s);
     }
+}
+
+static void take_leave(struct spawn *s, const json_t *message)
+{
+    s->leaves = true;
+    s->leaves_saving = json_is_true(json_object_get(message, "save"));
 }
 
 static void take_turn(struct spawn *s, const json_t *message)
@@ -299,7 +338,7 @@ static void take_turn(struct spawn *s, const json_t *message)
 static void on_saved(struct spawn *s)
 {
     s->node->saved[s->job] = s->step;
-    say(s, "saved", json_pack("{s:I}", "step", (json_int_t)s->step));
+    stage_say(s, "saved", json_pack("{s:I}", "step", (json_int_t)s->step));
     if (s->doing == STAGE_SAVING)
         begin_step(s);
 }
@@ -311,8 +350,10 @@ static void on_computed(struct spawn *s)
     s->doing = STAGE_IDLE;
     if (s->ranks == 1 && !is_last(token))
         made_step(s, token);
-    else if (s->ranks == 1 || (is_last(token) && s->rank == s->ranks - 1))
+    else if (s->ranks == 1 || (token == STAGE_END && s->rank == s->ranks - 1))
         is_through(s, token);
+    else if (s->rank && !copies_take(s, last_step(s, token)))
+        ; /* the rank before has ended, and so will this one */
     else
         s->out = token;
     pump(s);
@@ -321,9 +362,14 @@ static void on_computed(struct spawn *s)
 static void receive(struct spawn *s, uint64_t token)
 {
     if (!s->rank) {
-        made_step(s, token);
+        if (copies_take(s, s->step) && token == STAGE_LEAVE)
+            is_through(s, token);
+        else if (token != STAGE_LEAVE)
+            made_step(s, token);
         return;
     }
+    copies_give(s, last_step(s, token));
+    s->step = is_last(token) ? s->step : token;
     s->in = token;
     compute(s);
 }
@@ -337,13 +383,15 @@ static void on_pass(struct sim_event *event)
     s->out = 0;
     if (next->doing < STAGE_ENDING)
         receive(next, token);
-    if (is_last(token))
+    if (is_last(token) && (token == STAGE_END || s->rank))
         is_through(s, token);
 }
 
-static void run(struct spawn *s)
+static void run(struct spawn *s, const json_t *message)
 {
     s->doing = STAGE_IDLE;
+    if (!s->rank)
+        copies_begin(s, json_object_get(message, "restore"));
     job_of(s)->fitted = true;
     for (size_t i = 0; i < sim->nconns; i++)
         for (int e = 0; e < 2; e++)
@@ -353,9 +401,9 @@ static void run(struct spawn *s)
                 sim_stage_lane_lost(&sim->conns[i]->end[e]);
             }
     if (!s->rank) {
-        say(s, "begun", json_object());
+        stage_say(s, "begun", json_object());
         if (s->generates && !s->has_prompt)
-            say(s, "prompt", json_pack("{s:i s:i s:[i,i]}", "kept", 0, "seed", 1, "ids", 7, 8));
+            stage_say(s, "prompt", json_pack("{s:i s:i s:[i,i]}", "kept", 0, "seed", 1, "ids", 7, 8));
         begin_step(s);
     } else {
         compute(s);
@@ -401,7 +449,6 @@ int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const
 int spawn_send_file(struct spawn *s, json_t *message, int fd)
 {
     const char *what = json_string_value(json_object_get(message, "do"));
-    (void)fd;
     if (s->doing == STAGE_NEW)
         s->attempt = ((const struct worker *)s->owner)->attempt;
     if (s->doing >= STAGE_ENDING)
@@ -413,11 +460,13 @@ int spawn_send_file(struct spawn *s, json_t *message, int fd)
     else if (!strcmp(what, "open"))
         take_open(s, message);
     else if (!strcmp(what, "run"))
-        run(s);
+        run(s, message);
     else if (!strcmp(what, "turn"))
         take_turn(s, message);
     else if (!strcmp(what, "leave"))
-        s->leaves = true; /* after a step, and a save: there are no copies */
+        take_leave(s, message);
+    else if (!strcmp(what, "hold"))
+        copies_take_file(s, fd);
     else if (!strcmp(what, "paths"))
         keep_paths(s, json_object_get(message, "alive"));
     json_decref(message);
@@ -438,9 +487,11 @@ void spawn_kill(struct spawn *s, const char *cause)
     end(s, *cause ? cause : "was killed by SIGKILL");
 }
 
-void sim_stage_kill(struct spawn *s)
+void sim_stage_kill(struct spawn *s, bool is_starved)
 {
     s->is_killed = true;
+    s->is_starved = is_starved;
+    job_of(s)->starved += is_starved && s->doing > STAGE_NEW && s->doing < STAGE_ENDING;
     end(s, "was killed by SIGKILL");
 }
 
@@ -508,7 +559,7 @@ uint64_t spawn_peak(const struct spawn *s)
 
 enum spawn_fate spawn_fate(const struct spawn *s)
 {
-    return s->is_killed ? SPAWN_WAS_KILLED : SPAWN_HAS_FAILED;
+    return s->is_starved ? SPAWN_WAS_STARVED : s->is_killed ? SPAWN_WAS_KILLED : SPAWN_HAS_FAILED;
 }
 
 const struct progress *spawn_progress(const struct spawn *s)

@@ -26,6 +26,8 @@ enum stage_doing {
     STAGE_ENDING,
     STAGE_GONE
 };
+/* Layers of any job's model, and units: of those, the embedding and the head. */
+enum { STAGE_LAYERS = SIM_NODES + 1, STAGE_UNITS = STAGE_LAYERS + 2, STAGE_FILES = 4 };
 struct spawn {
     struct sim_event event; /* what it does is over */
     struct sim_event pass;  /* its token reaches the next one */
@@ -34,7 +36,7 @@ struct spawn {
     const struct spawn_ops *ops;
     void *owner;
     enum stage_doing doing;
-    bool is_killed, generates, has_prompt, leaves;
+    bool is_killed, is_starved, generates, has_prompt, leaves;
     size_t job, rank, ranks;
     uint64_t job_id; /* as its worker has it */
     int64_t attempt;
@@ -42,6 +44,25 @@ struct spawn {
     uint64_t in, out;           /* the token that it has, that it has done with; 0: none */
     uint64_t step, steps, said; /* rank 0 */
     struct progress progress;
+    bool leaves_saving;                  /* it is to be on the disk, though there are copies */
+    struct sim_file *files[STAGE_FILES]; /* references; the last is its own */
+    size_t nfiles, given;
 };
+
+void stage_say(struct spawn *s, const char *kind, json_t *event);
+size_t stage_first_layer(size_t rank, size_t ranks);
+/* Of the attempt of that stage; NULL: that rank has no process. */
+struct spawn *stage_of_rank(const struct spawn *s, size_t rank);
+
+/* --- copies of what is trained (copies.c) --- */
+
+void copies_take_file(struct spawn *s, int fd);
+void copies_leave(struct spawn *s);
+json_t *copies_report(const struct spawn *s);
+/* As hold_give and hold_take do. False: the copy has not come. */
+void copies_give(struct spawn *s, uint64_t step);
+bool copies_take(struct spawn *s, uint64_t step);
+/* The step that rank 0 goes on from: `restore` is NULL, or the head's choice. */
+void copies_begin(struct spawn *s, const json_t *restore);
 
 #endif

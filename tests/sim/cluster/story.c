@@ -36,11 +36,12 @@ enum fault {
     FAULT_CALENDAR,
     FAULT_BREAK_LANE,
     FAULT_DRAIN,
+    FAULT_STARVE,
     FAULTS
 };
-static const char *const fault_names[FAULTS] = {"kill daemon", "power",      "kill stage", "stand still",
-                                                "cut cable",   "pull cable", "reset",      "partition",
-                                                "slow disk",   "wall clock", "break lane", "drain"};
+static const char *const fault_names[FAULTS] = {
+    "kill daemon", "power",     "kill stage", "stand still", "cut cable", "pull cable",  "reset",
+    "partition",   "slow disk", "wall clock", "break lane",  "drain",     "starve stage"};
 
 /* Something that is done, and perhaps undone. */
 struct act {
@@ -134,12 +135,12 @@ static void kill_daemon(struct act *a)
     a->undo = undo_start;
 }
 
-static void kill_stage(const struct act *a)
+static void kill_stage(const struct act *a, bool is_starved)
 {
     for (struct spawn *s = sim->stages; s; s = s->next)
         if (s->node->number == a->which && s->doing != STAGE_GONE) {
             sim->here = s->node;
-            sim_stage_kill(s);
+            sim_stage_kill(s, is_starved);
             return;
         }
 }
@@ -195,7 +196,8 @@ static void on_fault(struct sim_event *e)
     switch ((enum fault)a->what) {
     case FAULT_KILL_DAEMON:
     case FAULT_POWER: kill_daemon(a); break;
-    case FAULT_KILL_STAGE: kill_stage(a); break;
+    case FAULT_KILL_STAGE:
+    case FAULT_STARVE: kill_stage(a, a->what == FAULT_STARVE); break;
     case FAULT_STAND_STILL: stand_still(a); break;
     case FAULT_CUT: cut(a); break;
     case FAULT_PULL: pull(a); break;
@@ -315,6 +317,7 @@ static void draw_job(struct acts *all, size_t i)
     *job = (struct sim_job){.head = &sim->at[sim_random(sim->nodes)],
                             .generates = sim_chance(25),
                             .steps = sim_between(1, 12),
+                            .copies = sim_chance(75),
                             .save_every = sim_random(4),
                             .wait_for = sim_random(3) ? 60 : sim_random(20),
                             .least_nodes = sim_chance(20) ? sim_between(1, sim->nodes) : 1,

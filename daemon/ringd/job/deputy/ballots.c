@@ -146,7 +146,7 @@ bool ballots_may_open(const struct ballots *b, const struct origin *of, const ui
                       const struct takeover *taken, char *why, size_t size)
 {
     const struct ballot *x = ballots_find(b, of);
-    if (!x || (is_headed_by(x, by) && x->attempt != BALLOT_ENDED) || (taken && is_next(x, by, taken)))
+    if (!x || is_headed_by(x, by) || (taken && is_next(x, by, taken)))
         return true;
     if (taken && x->attempt > taken->attempt && x->attempt != BALLOT_ENDED)
         snprintf(why, size, "has taken part in a later attempt than the one that the job was taken over from");

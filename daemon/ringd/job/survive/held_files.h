@@ -6,6 +6,7 @@
 #ifndef DAEMON_HELD_FILES_H
 #define DAEMON_HELD_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,12 +17,15 @@ struct held_files {
     uint64_t job;
     int fd[HELD_FILES_MAX]; /* owned; the last is the one that is written */
     size_t n;
+    bool has_run; /* the last one's process: else it has left nothing there */
 };
 
-/* A stage process of the job begins, and gets a new file beside those that earlier ones left. What
- * was left of another job goes. −errno: there is no file, and nothing has changed for the job's
- * own. */
+/* A stage process of the job begins, and gets a new file beside those that earlier ones left; one
+ * that never ran left nothing. What was left of another job goes. −errno: there is no file, and
+ * nothing has changed for the job's own. */
 int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job);
+/* The process of the last file runs, and may write it. */
+void held_files_run(struct held_files *f);
 /* All but the last are not needed any more. */
 void held_files_settled(struct held_files *f);
 void held_files_drop(struct held_files *f);

@@ -19,6 +19,19 @@ static void lose_stage(struct head *h, const struct job *job, unsigned rank)
         all_say(h, job, "job-stopped");
 }
 
+/* Of the latest word to that node to stop: its copies are needed. */
+static bool keeps_copies(const struct head *h, unsigned node)
+{
+    size_t i;
+    json_t *m;
+    bool keeps = false;
+    json_array_foreach (h->sent, i, m)
+        if (!strcmp(json_string_value(json_object_get(m, "kind")), "job-stop") &&
+            json_integer_value(json_object_get(m, "to")) == (json_int_t)node)
+            keeps = json_is_true(json_object_get(m, "keep"));
+    return keeps;
+}
+
 static void find_node(struct head *h)
 {
     members_self(h->members)->nended = 0;
@@ -383,6 +396,33 @@ static void words_of_the_attempt_before_count_no_more(void **state)
     assert_int_equal(job->state, JOB_RUNNING);
 }
 
+/* Whoever stops an attempt says whether the job goes on, or a node throws its copies away. */
+static void copies_are_kept_until_the_job_ends(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "wait", 60);
+    step(h, job, 1);
+    const json_int_t attempt = job->attempt;
+    lose_node(h, job);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    find_node(h);
+    assert_int_equal(job->state, JOB_PLANNING);
+    json_t *late = json_pack("{s:I s:I s:i}", "job", (json_int_t)job->id, "attempt", attempt, "rank", 1);
+    coord_send_away(h->coord, members_at(h->members, 1)->id, late);
+    json_decref(late);
+    assert_true(keeps_copies(h, 1));
+    say_planned(h, job);
+    say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "busy with job 3 of n7", "busy", 1));
+    assert_true(keeps_copies(h, 1));
+    all_say(h, job, "job-stopped");
+    assert_int_equal(job->state, JOB_QUEUED);
+    wait_for(h, job, JOB_PLANNING);
+    say_planned(h, job);
+    assert_int_equal(coord_cancel(h->coord, job->id), 0);
+    assert_false(keeps_copies(h, 1));
+}
+
 static void an_interrupted_job_can_be_cancelled(void **state)
 {
     struct head *h = *state;
@@ -423,6 +463,7 @@ int main(void)
         WITH_HEAD(a_paused_job_goes_on_when_it_is_continued),
         WITH_HEAD(a_queued_job_is_paused_at_once),
         WITH_HEAD(words_of_the_attempt_before_count_no_more),
+        WITH_HEAD(copies_are_kept_until_the_job_ends),
         WITH_HEAD(an_interrupted_job_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

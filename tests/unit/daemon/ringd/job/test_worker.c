@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/ringd/job/worker_impl.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
 #include "tests/lib/small_plan.h"
@@ -130,6 +131,30 @@ static void the_head_hears_how_a_stage_fails(void **state)
     }
 }
 
+/* An interrupted job goes on from its copies, though another one had the node meanwhile. */
+static void another_job_leaves_copies_alone(void **state)
+{
+    struct test *t = *state;
+    const uint8_t head[16] = {1};
+    const struct origin other = {.head = {1}, .job = JOB + 1};
+    plan(t, "kill -SEGV $$");
+    assert_int_equal(t->worker->held.n, 1);
+    stage_script_write(t->script, "say '{\"ev\":\"done\"}'");
+    worker_plan(t->worker, JOB + 1, 0, &other, "generate", json_object(), json_array(), NULL);
+    event_base_dispatch(t->alone.base);
+    assert_int_equal(t->worker->held.n, 1);
+    stage_script_write(t->script, "say '{\"ev\":\"hears\"}'; exec sleep 1000");
+    worker_plan(t->worker, JOB + 1, 1, &other, "generate", json_object(), json_array(), NULL);
+    json_t *body = json_pack("{s:i s:i}", "job", JOB + 1, "attempt", 1);
+    assert_true(worker_is_head(t->worker, head, body));
+    worker_take_stop(t->worker, body);
+    json_decref(body);
+    event_base_dispatch(t->alone.base);
+    assert_int_equal(t->worker->held.n, 1);
+    plan(t, "say '{\"ev\":\"done\"}'");
+    assert_int_equal(t->worker->held.n, 0);
+}
+
 /* What the head has to say is read before a stage starts. */
 static void a_plan_that_does_not_fit_is_refused(void **state)
 {
@@ -190,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_head_hears_how_a_stage_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_job_leaves_copies_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_plan_that_does_not_fit_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_that_ignores_the_stop_is_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_lease_does_not_hang_with_the_stage, set_up, tear_down),

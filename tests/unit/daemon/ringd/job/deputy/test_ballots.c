@@ -138,13 +138,16 @@ static void who_took_it_over_heads_it(void **state)
     assert_true(opens(x, b));
 }
 
+/* But its head may have lost the end with its power, and begins it again. */
 static void a_job_that_has_ended_stays_so(void **state)
 {
     struct ballots *x = *state;
     ballots_open(x, &of, a, b, 3, NOW);
     ballots_ended(x, &of, NOW);
     assert_false(votes(x, b, a, 3));
-    assert_false(opens(x, a));
+    assert_false(opens(x, b));
+    assert_false(opens_taken(x, b, a, 3));
+    assert_true(opens(x, a));
     x = *state = again(x, NOW + 1);
     assert_false(votes(x, b, a, 3));
     x = *state = again(x, NOW + (BALLOTS_DAYS + 1) * INT64_C(86400));

@@ -24,14 +24,24 @@ static void files_outlive_a_process_and_not_their_job(void **state)
     struct held_files f = {0};
     assert_int_equal(held_files_begin(&f, a, 7), 0);
     const int first = f.fd[0];
+    held_files_run(&f);
     assert_int_equal(held_files_begin(&f, a, 7), 0);
     assert_int_equal(f.n, 2);
     assert_int_equal(f.fd[0], first);
-    /* Of processes that end at once the first file stays, and there is no end of them. */
+    /* Of processes that never ran nothing stays. */
     for (int i = 0; i < 10; i++)
         assert_int_equal(held_files_begin(&f, a, 7), 0);
+    assert_int_equal(f.n, 2);
+    /* Of others the first file stays, and those of the latest. */
+    int before = -1;
+    for (int i = 0; i < 10; i++) {
+        held_files_run(&f);
+        before = f.fd[f.n - 1];
+        assert_int_equal(held_files_begin(&f, a, 7), 0);
+    }
     assert_int_equal(f.n, HELD_FILES_MAX);
     assert_int_equal(f.fd[0], first);
+    assert_int_equal(f.fd[HELD_FILES_MAX - 2], before);
     held_files_settled(&f);
     assert_int_equal(f.n, 1);
     assert_false(is_open(first));
