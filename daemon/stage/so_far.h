@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a generation had read and generated when it lost a stage process, as its daemon kept it
- * (ringd/job/token_log.h): rank 0 brings the caches to where they were, and goes on. Main thread of
+ * (ringd/job/survive/token_log.h): rank 0 brings the caches to where they were, and goes on. Main thread of
  * rank 0. */
 #ifndef DAEMON_SO_FAR_H
 #define DAEMON_SO_FAR_H

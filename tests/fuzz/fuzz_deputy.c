@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What other nodes may say about jobs that change hands: dossiers with any record, lines and inputs,
- * claims and answers to ours, parts of files, in any order. A job is taken over once at most, and
- * every user who asked for it is answered once. Input: (u8 who and which message ‖ its fields)*.
- * The store answers at once, and work beside the loop is done at once. */
+ * What other nodes may say about jobs that change hands: dossiers with any record, lines and
+ * inputs, claims and answers to ours, parts of files, in any order. A job is taken over once at
+ * most, and every user who asked for it is answered once. Input: (u8 who and which message ‖ its
+ * fields)*. The store answers at once, and work beside the loop is done at once. */
 #include "tests/fuzz/message.h"
 
 #include <event2/event.h>
@@ -30,9 +30,10 @@ static const char *const texts[] = {"01000000000000000000000000000000",
                                     "{\"step\":1}",
                                     "",
                                     NULL};
-static const char *const keys[] = {"node",  "job",   "from",    "attempt", "spec",   "type",    "nodes", "origin",
-                                   "model", "data",  "on_loss", "path",    "bytes",  "changed", "state", "wait_for",
-                                   "lent",  "iters", "prompt",  "record",  "result", NULL};
+static const char *const keys[] = {"node",   "job",     "from",   "attempt",  "spec",    "type",
+                                   "nodes",  "origin",  "model",  "data",     "on_loss", "path",
+                                   "bytes",  "changed", "state",  "wait_for", "lent",    "iters",
+                                   "prompt", "record",  "result", NULL};
 static const struct input_words words = {keys, texts};
 
 static size_t taken, asked, answered;
@@ -149,18 +150,18 @@ static void complete(json_t *news, struct input *in)
 {
     json_object_set_new(news, "fresh", json_true());
     json_object_set_new(news, "inputs", json_array());
-    json_object_set_new(news, "record", json_pack("{s:s s:{s:s s:s}}", "type", "train", "spec", "model", "/m",
-                                                  "data", "/d"));
+    json_object_set_new(news, "record",
+                        json_pack("{s:s s:{s:s s:s}}", "type", "train", "spec", "model", "/m", "data", "/d"));
     json_object_set_new(news, "life",
-                        json_pack("{s:i s:[[s,s],[s,s],[s,s]]}", "attempt", input_u8(in) % 4, "nodes", texts[1],
-                                  "b", texts[0], "self", texts[2], "c"));
+                        json_pack("{s:i s:[[s,s],[s,s],[s,s]]}", "attempt", input_u8(in) % 4, "nodes",
+                                  texts[1], "b", texts[0], "self", texts[2], "c"));
 }
 
 static void tell(struct deputy *d, struct parts *p, struct input *in)
 {
-    static const enum message_kind kinds[] = {MESSAGE_DOSSIER_NEWS,  MESSAGE_DOSSIER_RECALL, MESSAGE_CLAIM_ASK,
-                                              MESSAGE_CLAIM_ANSWER,  MESSAGE_CLAIM_RELEASE,  MESSAGE_JOB_LANDED,
-                                              MESSAGE_PART_ASK,      MESSAGE_PART_TOLD};
+    static const enum message_kind kinds[] = {
+        MESSAGE_DOSSIER_NEWS,  MESSAGE_DOSSIER_RECALL, MESSAGE_CLAIM_ASK, MESSAGE_CLAIM_ANSWER,
+        MESSAGE_CLAIM_RELEASE, MESSAGE_JOB_LANDED,     MESSAGE_PART_ASK,  MESSAGE_PART_TOLD};
     const uint8_t what = input_u8(in), from[16] = {2 + what / 8 % 3};
     const enum message_kind kind = kinds[what % 8];
     json_t *body = message_of(in, kind, &words);

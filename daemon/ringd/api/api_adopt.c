@@ -16,7 +16,7 @@
 #include "daemon/ringd/http/http.h"
 
 enum { BEFORE = sizeof "/v1/jobs/" - 1 }; /* the number */
-static const char between[] = "/adopt/"; /* number and node */
+static const char between[] = "/adopt/";  /* number and node */
 
 struct adoption {
     struct http_call *call;
@@ -30,8 +30,8 @@ static void on_adopted(void *arg, uint64_t as, const char *why)
     if (as)
         api_reply(a->call, 200, json_pack("{s:I s:s}", "id", (json_int_t)as, "node", a->self));
     else
-        http_fail(a->call, 409, "refused", "job %" PRIu64 " of node %s is not taken over: %s", a->job, a->head,
-                  why);
+        http_fail(a->call, 409, "refused", "job %" PRIu64 " of node %s is not taken over: %s", a->job,
+                  a->head, why);
     free(a);
 }
 
@@ -53,7 +53,8 @@ void api_post_adopt(struct api *api, struct http_call *call)
     const uint64_t job = strtoull(path + BEFORE, &end, 10);
     const struct member *head = elsewhere_node(api->setup.elsewhere, name);
     if (end == path + BEFORE || *end != '/' || !job) {
-        http_fail(call, 404, "no-such-job", "a job is named by its number, and by the node that was its head");
+        http_fail(call, 404, "no-such-job",
+                  "a job is named by its number, and by the node that was its head");
         return;
     }
     if (!head) {
@@ -62,7 +63,8 @@ void api_post_adopt(struct api *api, struct http_call *call)
     }
     if (head == members_self(api->setup.members)) {
         http_fail(call, 409, "refused",
-                  "this node is the head of job %" PRIu64 ": `ringctl job %" PRIu64 "` says what it waits for",
+                  "this node is the head of job %" PRIu64 ": `ringctl job %" PRIu64
+                  "` says what it waits for",
                   job, job);
         return;
     }

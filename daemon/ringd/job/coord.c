@@ -19,7 +19,7 @@
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/lent_look.h"
 #include "daemon/ringd/job/survive/loan_store.h"
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -114,34 +114,6 @@ void coord_look(struct coord *c)
 {
     job_life_changed(c->life);
     coord_try_start(c);
-}
-
-static void on_recalled(void *owner)
-{
-    coord_look(owner);
-}
-
-/* Its deputy follows it from now on, and those before are not needed any more. */
-static void on_runs(void *owner, struct job *job)
-{
-    struct coord *c = owner;
-    job->is_asked_for = job->is_without_deputies = false;
-    for (size_t i = 0; i < job->deputies.n; i++)
-        if (job_nodes(job)->n < 2 || memcmp(job->deputies.id[i], job_nodes(job)->id[1], 16) != 0)
-            recall_from(c->recall, job->deputies.id[i], job->id);
-    dossier_send_begin(c->dossiers, job);
-}
-
-static void on_deputies(void *owner, struct job *job)
-{
-    const struct coord *c = owner;
-    job_log_changed(&c->log, job);
-}
-
-static void on_note(void *owner, struct job *job, const char *text)
-{
-    const struct coord *c = owner;
-    job_log_note(&c->log, job, "%s", text);
 }
 
 /* --- the end of a job ------------------------------------------------------------------------- */
@@ -343,8 +315,8 @@ int coord_cancel(struct coord *c, uint64_t id)
     if (job == first_queued(c)) /* the next one waits for a ring from now on */
         timer_stop(c->settle);
     if (job->state == JOB_MOVED)
-        snprintf(job->error, sizeof job->error, "node %s, which had taken it over, ends it when it hears of that",
-                 job->moved.name);
+        snprintf(job->error, sizeof job->error,
+                 "node %s, which had taken it over, ends it when it hears of that", job->moved.name);
     else
         snprintf(job->error, sizeof job->error, "%s", job->started ? "" : "it had not started yet");
     coord_finish(c, job, JOB_CANCELLED);
@@ -442,30 +414,6 @@ void coord_changed(struct coord *c)
     coord_look(c);
 }
 
-void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *body)
-{
-    dossier_send_take_noted(c->dossiers, from, body);
-}
-
-void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body)
-{
-    const uint64_t id = (uint64_t)whole(body, "job");
-    struct job *job = coord_find_job(c, id);
-    if (json_is_true(json_object_get(body, "kept"))) {
-        if (!job || job_state_ended(job->state) ||
-            job_nodes_find(&job->deputies, from) == job->deputies.n)
-            recall_from(c->recall, from, id);
-    } else if (job && recall_held(c->recall, job, from)) {
-        job_log_save(&c->log, job);
-        coord_look(c);
-    }
-}
-
-struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job)
-{
-    return dossier_send_files(c->dossiers, to, job);
-}
-
 /* --- looking up, planning --------------------------------------------------------------------- */
 
 const struct job *coord_find(const struct coord *c, uint64_t id)
@@ -528,18 +476,12 @@ static struct job_life *life_of(struct coord *c)
                                                  .ring = ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
-                                                 .runs = on_runs,
+                                                 .runs = coord_runs,
                                                  .over = on_over,
                                                  .owner = c});
 }
 
 /* --- opening, closing ------------------------------------------------------------------------- */
-
-static int send_for(void *owner, const uint8_t to[16], json_t *message)
-{
-    const struct coord *c = owner;
-    return message ? c->setup.send(c->setup.owner, to, message) : -ENOMEM;
-}
 
 struct coord *coord_new(const struct coord_setup *setup)
 {
@@ -549,20 +491,7 @@ struct coord *coord_new(const struct coord_setup *setup)
     ledger_register(setup->ledger, &c->tokens, "job_tokens", TOKENS_BYTES);
     c->setup.limits.settle_ms = setup->limits.settle_ms ? setup->limits.settle_ms : SETTLE_MS;
     c->setup.limits.retry_ms = setup->limits.retry_ms ? setup->limits.retry_ms : RETRY_MS;
-    c->dossiers = dossier_send_new(&(struct dossier_send_setup){.base = setup->base,
-                                                                .aside = setup->aside,
-                                                                .members = setup->members,
-                                                                .store = setup->store,
-                                                                .send = send_for,
-                                                                .changed = on_deputies,
-                                                                .note = on_note,
-                                                                .owner = c});
-    c->recall = recall_new(&(struct recall_setup){.base = setup->base,
-                                                  .cluster = setup->cluster,
-                                                  .members = setup->members,
-                                                  .send = send_for,
-                                                  .look = on_recalled,
-                                                  .owner = c});
+    coord_open_deputies(c);
     c->log = (struct job_log){.events = setup->events,
                               .store = setup->store,
                               .dossiers = c->dossiers,
@@ -602,8 +531,7 @@ void coord_free(struct coord *c)
     job_ring_free(c->ring);
     job_life_free(c->life);
     coord_moved_free(c);
-    dossier_send_free(c->dossiers);
-    recall_free(c->recall);
+    coord_close_deputies(c);
     lent_look_free(c->look);
     free(c);
 }

@@ -15,7 +15,7 @@
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/survive/lent_look.h"
 #include "daemon/ringd/job/survive/loan_store.h"
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
 
@@ -31,7 +31,8 @@ static bool is_aside(const struct job *job)
     return job->state == JOB_PAUSED || job->state == JOB_MOVED;
 }
 
-/* Why it does not go on; NULL: it does, and waits, or is alive again. cause: of its interruption. */
+/* Why it does not go on; NULL: it does, and waits, or is alive again. cause: of what interrupted
+ * it. */
 static const char *revive(struct coord *c, struct job *job, const char *cause, struct err *err)
 {
     char why[600];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The coord's inside, shared by coord.c (the queue, and what users and nodes ask of it),
- * coord_again.c (jobs of an earlier life of the daemon, and their files) and coord_moved.c (jobs that
- * change hands). */
+ * coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c (who may
+ * have a dossier) and coord_moved.c (jobs that change hands). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 
@@ -22,17 +22,17 @@ struct coord {
     struct coord_setup setup;
     struct job_log log;
     struct job_post post;
-    struct job *jobs;           /* owned, newest first */
-    struct job_life *life;      /* owned: of the one that has left the queue */
-    struct timer *retry;        /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;      /* owned: what order a job would get */
-    struct ledger_queue specs;  /* bytes of all jobs' specs, */
-    struct ledger_queue tokens; /* and of what is kept of their tokens */
+    struct job *jobs;              /* owned, newest first */
+    struct job_life *life;         /* owned: of the one that has left the queue */
+    struct timer *retry;           /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;         /* owned: what order a job would get */
+    struct ledger_queue specs;     /* bytes of all jobs' specs, */
+    struct ledger_queue tokens;    /* and of what is kept of their tokens */
     struct dossier_send *dossiers; /* owned */
     struct recall *recall;         /* owned */
-    struct coming *coming;         /* owned: the result of a job that was taken over; NULL: none is under way */
-    struct timer *settle;       /* owned: the first queued job has waited long enough for a ring */
-    struct lent_look *look;     /* owned: files of jobs of an earlier life; NULL: there are none */
+    struct coming *coming;  /* owned: the result of a job that was taken over; NULL: none is under way */
+    struct timer *settle;   /* owned: the first queued job has waited long enough for a ring */
+    struct lent_look *look; /* owned: files of jobs of an earlier life; NULL: there are none */
 };
 
 /* The one that has left the queue; NULL: none. */
@@ -57,6 +57,12 @@ void coord_keep_tokens(struct coord *c, struct job *job);
 int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
 void coord_moved_free(struct coord *c);
+
+/* coord_deputy.c: of job_life_setup. Its deputy follows it from now on, and those before are not
+ * needed any more. */
+void coord_runs(void *owner, struct job *job);
+void coord_open_deputies(struct coord *c);
+void coord_close_deputies(struct coord *c);
 
 /* coord_again.c: what has not ended goes on by itself. No ring is looked at yet. */
 void coord_restore_all(struct coord *c);

@@ -102,19 +102,19 @@ static void land(struct coord *c, struct parts *parts, struct job *job, const js
          *rescue = results_rescue(c->setup.state_dir, job->id),
          *kept = job->asked.kept_in ? results_folder(c->setup.state_dir, job->asked.adapter_out) : NULL;
     results_make(c->setup.state_dir);
-    m->landing = landing_start(
-        &(struct landing_request){.parts = parts,
-                                  .aside = c->setup.aside,
-                                  .from = job->moved.id,
-                                  .job = job->moved.job,
-                                  .files = files,
-                                  .way = way,
-                                  .to = kept                     ? kept
-                                        : job->asked.adapter_out ? job->asked.adapter_out
-                                                                 : rescue,
-                                  .else_to = rescue,
-                                  .done = on_landed,
-                                  .owner = m});
+    m->landing =
+        landing_start(&(struct landing_request){.parts = parts,
+                                                .aside = c->setup.aside,
+                                                .from = job->moved.id,
+                                                .job = job->moved.job,
+                                                .files = files,
+                                                .way = way,
+                                                .to = kept                     ? kept
+                                                      : job->asked.adapter_out ? job->asked.adapter_out
+                                                                               : rescue,
+                                                .else_to = rescue,
+                                                .done = on_landed,
+                                                .owner = m});
     free(way);
     free(rescue);
     free(kept);
@@ -152,9 +152,9 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
     const bool is_its = !memcmp(job->moved.id, from, sizeof job->moved.id) && job->moved.job == as;
     if (!is_its)
         move(c, job, from, as);
-    if (job->state == JOB_MOVED && (!strcmp(state, job_state_name(JOB_DONE)) ||
-                                    !strcmp(state, job_state_name(JOB_FAILED)) ||
-                                    !strcmp(state, job_state_name(JOB_CANCELLED))))
+    if (job->state == JOB_MOVED &&
+        (!strcmp(state, job_state_name(JOB_DONE)) || !strcmp(state, job_state_name(JOB_FAILED)) ||
+         !strcmp(state, job_state_name(JOB_CANCELLED))))
         land(c, parts, job, body);
 }
 

@@ -11,7 +11,7 @@
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/common/xalloc.h"
 
 struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec)
@@ -290,17 +290,16 @@ static json_t *duration(const struct job *job)
 json_t *job_encode_short(const struct job *job)
 {
     const struct job_nodes *deputies = &job->deputies;
-    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b}", "id",
-                     (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
-                     job_type_name(job->type), "state", job_state_name(job->state), "created",
-                     moment(job->created), "started", moment(job->started), "ended", moment(job->ended),
-                     "step", (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
-                     job->has_loss ? json_real(job->loss) : json_null(), "error",
-                     *job->error ? json_string(job->error) : json_null(), "unsaved",
-                     *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle,
-                     "model", job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens,
-                     "deputy", deputies->n ? deputies->name[deputies->n - 1] : NULL,
-                     "wants_files", (int)job->wants_files);
+    return json_pack(
+        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b}", "id",
+        (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
+        job_type_name(job->type), "state", job_state_name(job->state), "created", moment(job->created),
+        "started", moment(job->started), "ended", moment(job->ended), "step", (json_int_t)job->step, "steps",
+        (json_int_t)job->steps, "loss", job->has_loss ? json_real(job->loss) : json_null(), "error",
+        *job->error ? json_string(job->error) : json_null(), "unsaved",
+        *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle, "model",
+        job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens, "deputy",
+        deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

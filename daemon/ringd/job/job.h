@@ -92,11 +92,11 @@ struct job {
     json_t *lent; /* owned: files of an earlier life's loan that are closed now (loan_about); NULL: none */
     bool wants_files; /* the daemon cannot open them by itself: its client hands them in, or it waits */
     bool is_restored; /* it was submitted in one */
-    struct job_nodes deputies;  /* that may have a dossier of it (deputy/dossier_send.h) */
-    bool is_asked_for;          /* the daemon was started again: they are all asked before it goes on */
-    bool is_without_deputies;   /* its user says that it goes on without asking */
-    struct origin origin;       /* this node took it over; job 0: it was submitted here */
-    struct job_former {          /* from whom */
+    struct job_nodes deputies; /* that may have a dossier of it (deputy/dossier_send.h) */
+    bool is_asked_for;         /* the daemon was started again: they are all asked before it goes on */
+    bool is_without_deputies;  /* its user says that it goes on without asking */
+    struct origin origin;      /* this node took it over; job 0: it was submitted here */
+    struct job_former {        /* from whom */
         struct job_head {
             uint8_t id[16];
             char name[64];

@@ -16,7 +16,7 @@
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/common/xalloc.h"
 
 enum { THROUGH_MAX = 255 /* bytes of the names of nodes between */ };

@@ -32,10 +32,10 @@ static void machine_life(char ret[MACHINE_SIZE])
 static json_t *interruption_encode(const struct interruption *i)
 {
     return json_pack("{s:s s:I s:I s:o s:b s:I s:I s:i s:i s:I s:s}", "cause", i->cause, "since",
-                     (json_int_t)i->since, "until", (json_int_t)i->until, "nodes", job_nodes_encode(&i->nodes),
-                     "waited", (int)i->is_waited, "refused", (json_int_t)i->refused, "fitted",
-                     (json_int_t)i->fitted, "count", (int)i->count, "in_a_row", (int)i->in_a_row, "step",
-                     (json_int_t)i->step, "stage_of", i->stage_of);
+                     (json_int_t)i->since, "until", (json_int_t)i->until, "nodes",
+                     job_nodes_encode(&i->nodes), "waited", (int)i->is_waited, "refused",
+                     (json_int_t)i->refused, "fitted", (json_int_t)i->fitted, "count", (int)i->count,
+                     "in_a_row", (int)i->in_a_row, "step", (json_int_t)i->step, "stage_of", i->stage_of);
 }
 
 static json_t *head_encode(const struct job_head *h)
@@ -129,7 +129,8 @@ static bool heads_read(struct job *job, const json_t *life)
                  *moved = json_object_get(life, "moved"), *deputies = json_object_get(life, "deputies");
     job->taken.attempt = (uint32_t)number(taken, "attempt");
     return (!origin || origin_read(&job->origin, origin)) && (!taken || head_read(&job->taken.from, taken)) &&
-           (!moved || head_read(&job->moved, moved)) && (!deputies || job_nodes_read(&job->deputies, deputies));
+           (!moved || head_read(&job->moved, moved)) &&
+           (!deputies || job_nodes_read(&job->deputies, deputies));
 }
 
 static bool life_read(struct job *job, const json_t *life)

@@ -10,7 +10,7 @@
 
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/job/survive/departure.h"
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/ringd/timer.h"
 
 /* A conversation that has been answered, and was told that nothing more will be said. */

@@ -37,8 +37,8 @@ void job_send_stop(const struct job_post *post, const struct job *job);
 /* To the nodes that it had when it was interrupted; it is cancelled, and what they keep for it
  * goes. */
 void job_send_over(const struct job_post *post, const struct job *job);
-/* Ends the stage of an attempt that ended while its node was out of reach: `body` is what that stage
- * said. goes_on: the job has not ended, and the node keeps its copies. */
+/* Ends the stage of an attempt that ended while its node was out of reach: `body` is what that
+ * stage said. goes_on: the job has not ended, and the node keeps its copies. */
 void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body, bool goes_on);
 /* A job waits for these nodes: one of them may be the head of a model that is only kept loaded. */
 void job_send_wanted(const struct job_post *post, const struct members_ring *ring);

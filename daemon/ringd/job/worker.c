@@ -25,10 +25,7 @@
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
-enum {
-    LATE_US = 500000, /* our own lateness from which on the time does not count */
-    AGAIN_MS = 3000   /* a rank that is ready, and hears nothing, says so again */
-};
+enum { LATE_US = 500000 /* our own lateness from which on the time does not count */ };
 
 /* --- telling the head ------------------------------------------------------------------------- */
 
@@ -70,7 +67,7 @@ static void on_again(void *owner)
     if (w->state != WORKER_READY)
         return;
     tell_again(w);
-    timer_set_ms(w->again, AGAIN_MS);
+    timer_set_ms(w->again, WORKER_AGAIN_MS);
 }
 
 /* A job begins here: of what was said before nothing counts. */
@@ -175,57 +172,6 @@ static void on_patience(void *owner)
     end_stage(w, false);
 }
 
-/* --- who heads the job, on the disk ----------------------------------------------------------- */
-
-/* What an answer of the store leads back to. */
-struct noting {
-    struct worker *worker; /* NULL: nobody waits for it any more */
-};
-
-static void say_ready(struct worker *w, const json_t *event)
-{
-    w->state = WORKER_READY;
-    worker_tell(w, "job-ready", json_deep_copy(event));
-    timer_set_ms(w->again, AGAIN_MS);
-}
-
-static void forget_noting(struct worker *w)
-{
-    if (w->noting)
-        w->noting->worker = NULL;
-    w->noting = NULL;
-    json_decref(w->ready);
-    w->ready = NULL;
-}
-
-static void on_noted(void *arg, const char *nothing)
-{
-    struct noting *n = arg;
-    struct worker *w = n->worker;
-    (void)nothing;
-    free(n);
-    if (!w)
-        return;
-    json_t *ready = w->ready;
-    w->noting = NULL;
-    w->ready = NULL;
-    if (ready && w->state == WORKER_OPENING)
-        say_ready(w, ready);
-    json_decref(ready);
-}
-
-/* Nobody takes the job over with a word of this node that it gave before this attempt (ballots.h):
- * so no head hears that it is ready before that is on the disk. */
-static void note_attempt(struct worker *w)
-{
-    const uint8_t *deputy = w->ranks > 1 ? w->nodes[1] : w->head;
-    forget_noting(w);
-    ballots_open(w->setup.ballots, &w->origin, w->head, deputy, (uint32_t)w->attempt, time(NULL));
-    w->noting = xmalloc(sizeof *w->noting);
-    w->noting->worker = w;
-    store_sync(w->setup.store, on_noted, w->noting);
-}
-
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -237,10 +183,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
         cost_query_ask(w->setup.cost_query, w->stage, event);
-    } else if (!strcmp(kind, "ready") && w->noting) {
-        w->ready = w->ready ? w->ready : json_deep_copy(event);
     } else if (!strcmp(kind, "ready")) {
-        say_ready(w, event);
+        worker_hear_ready(w, event);
     } else if (!strcmp(kind, "settled")) {
         worker_settle_copies(w, event);
     } else if (!strcmp(kind, "kept")) {
@@ -427,20 +371,6 @@ static bool describe_busy(const struct worker *w, char *cause, size_t size)
     return true;
 }
 
-/* Does the sender head the job, as far as this node knows? ret: where it was submitted. */
-static bool may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
-                     char *cause, size_t size)
-{
-    const json_t *origin = json_object_get(body, "origin"), *taken = json_object_get(body, "taken");
-    struct takeover from;
-    if (!origin_read(ret, origin)) {
-        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
-        memcpy(ret->head, head, sizeof ret->head);
-    }
-    return ballots_may_open(w->setup.ballots, ret, head, takeover_read(&from, taken) ? &from : NULL, cause,
-                            size);
-}
-
 void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body)
 {
     struct err err;
@@ -454,7 +384,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     struct origin origin;
     char cause[300];
     if ((w->state != WORKER_IDLE && !planned_here && describe_busy(w, cause, sizeof cause)) ||
-        !may_open(w, head, body, &origin, cause, sizeof cause)) {
+        !worker_may_open(w, head, body, &origin, cause, sizeof cause)) {
         refuse(w, head, body, cause);
         return;
     }
@@ -467,7 +397,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
         end_stage(w, false);
         return;
     }
-    note_attempt(w);
+    worker_note_attempt(w);
     /* Said on every node, so that each one's journal knows of the job. */
     const struct member *of = members_find(w->setup.members, head);
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
@@ -496,35 +426,14 @@ bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
-/* The job goes on later: what it has trained is kept. */
-static void let_go(struct worker *w, const json_t *stop)
-{
-    if (json_is_true(json_object_get(stop, "keep")))
-        return;
-    worker_drop_copies(w, w->origin.head, w->origin.job);
-    ballots_ended(w->setup.ballots, &w->origin, time(NULL));
-}
-
-/* Unless another node heads it by now: that may still need the copies. */
-static void let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job)
-{
-    struct origin of = {.job = job};
-    memcpy(of.head, head, sizeof of.head);
-    const struct ballot *x = ballots_find(w->setup.ballots, &of);
-    if (x && memcmp(x->head, head, sizeof x->head) != 0)
-        return;
-    worker_drop_copies(w, head, job);
-    ballots_ended(w->setup.ballots, &of, time(NULL));
-}
-
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
 {
     const bool is_of_last =
         !memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
     if (is_of_last)
-        let_go(w, body);
+        worker_let_go(w, body);
     else if (!json_is_true(json_object_get(body, "keep")))
-        let_go_of_earlier(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")));
+        worker_let_go_of_earlier(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")));
     if (is_of_last && w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
         worker_drop_stage(w);
     peers_send(w->setup.peers, head,
@@ -537,7 +446,7 @@ void worker_take_stop(struct worker *w, const json_t *body)
     const char *cause = json_string_value(json_object_get(body, "cause"));
     if (cause && *cause && w->state != WORKER_ENDING)
         log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
-    let_go(w, body);
+    worker_let_go(w, body);
     w->reported = true;
     end_stage(w, json_is_true(json_object_get(body, "keep")));
 }
@@ -677,7 +586,7 @@ void worker_free(struct worker *w)
     lane_counts_free(w->counts);
     spawn_free(w->stage);
     held_files_drop(&w->held);
-    forget_noting(w);
+    worker_forget_noting(w);
     timer_free(w->release);
     timer_free(w->rest_over);
     timer_free(w->patience);

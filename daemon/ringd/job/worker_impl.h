@@ -81,6 +81,21 @@ void worker_check_taken(struct worker *w, int r);
 /* Adds what that process has used so far; NULL: nothing. */
 void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 
+enum { WORKER_AGAIN_MS = 3000 /* a rank that is ready, and hears nothing, says so again */ };
+
+/* Who heads the job. Does the sender, as far as this node knows? ret: where it was submitted. */
+bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
+                     char *cause, size_t size);
+/* This node takes part in the attempt. Nobody takes the job over with a word that it gave before
+ * (ballots.h): so no head hears that it is ready before that is on the disk. */
+void worker_note_attempt(struct worker *w);
+void worker_forget_noting(struct worker *w);
+void worker_hear_ready(struct worker *w, const json_t *event); /* the stage is */
+/* The job is over, unless the message "job-stop" says that it goes on later. Of an earlier one:
+ * unless another node heads it by now, which may still need the copies. */
+void worker_let_go(struct worker *w, const json_t *stop);
+void worker_let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job);
+
 /* Copies of what the job trains. A stage process gets files for them, those of earlier processes
  * first; −errno as spawn_send. */
 int worker_give_files(struct worker *w);

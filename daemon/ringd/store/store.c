@@ -455,8 +455,8 @@ void store_get_events(struct store *s, uint64_t job, const char *kind, int64_t f
     post_read(s, r, done, arg);
 }
 
-void store_get_lines(struct store *s, uint64_t job, int64_t after,
-                     void (*done)(void *arg, const char *json), void *arg)
+void store_get_lines(struct store *s, uint64_t job, int64_t after, void (*done)(void *arg, const char *json),
+                     void *arg)
 {
     struct store_request *r = request_new(GET_LINES, job, NULL, NULL);
     r->from = after;

@@ -147,10 +147,11 @@ uint64_t store_db_last_job(sqlite3 *db, uint64_t below)
     /* A number is used up by its history too, should the record itself never have reached the
      * disk. */
     char sql[200];
-    snprintf(sql, sizeof sql,
-             "SELECT max(coalesce((SELECT max(id) FROM jobs WHERE id<%lld),0), coalesce((SELECT max(job) FROM "
-             "events WHERE job<%lld),0))",
-             (long long)below, (long long)below);
+    snprintf(
+        sql, sizeof sql,
+        "SELECT max(coalesce((SELECT max(id) FROM jobs WHERE id<%lld),0), coalesce((SELECT max(job) FROM "
+        "events WHERE job<%lld),0))",
+        (long long)below, (long long)below);
     return (uint64_t)ask_number(db, sql, 0);
 }
 
@@ -169,7 +170,8 @@ int store_db_shrink(sqlite3 *db)
         "WHERE level = 0);"
         "DELETE FROM points WHERE level = 1 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
         "WHERE level = 1);"
-        "DELETE FROM jobs WHERE state IN ('done','failed','cancelled') AND id < (SELECT max(id) FROM jobs WHERE "
+        "DELETE FROM jobs WHERE state IN ('done','failed','cancelled') AND id < (SELECT max(id) FROM jobs "
+        "WHERE "
         "state<>'kept') - 10000",
         NULL, NULL, NULL);
 }

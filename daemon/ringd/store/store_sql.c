@@ -87,12 +87,12 @@ static const char *const statement_text[SQL_COUNT] = {
          "l ON l.job=j.id WHERE "
          "CASE WHEN ?1 THEN j.id=?1 ELSE j.state NOT IN ('done','failed','cancelled','kept') END ORDER BY "
          "j.id"),
-    [SQL_LINES] = "SELECT json_array(id,kind,json(json)) FROM events WHERE job=?1 AND id>?2 ORDER BY id LIMIT ?3",
+    [SQL_LINES] =
+        "SELECT json_array(id,kind,json(json)) FROM events WHERE job=?1 AND id>?2 ORDER BY id LIMIT ?3",
     [SQL_PUT_NOTE] = "INSERT OR REPLACE INTO notes(key,json) VALUES(?1,?2)",
     [SQL_END_NOTE] = "DELETE FROM notes WHERE key=?1",
     [SQL_NOTES] = "SELECT json_array(key,json(json)) FROM notes ORDER BY key",
-    [SQL_MOVE_JOB] =
-        "UPDATE jobs SET id=?2, state='interrupted', json=json_set(json,'$.id',?2) WHERE id=?1",
+    [SQL_MOVE_JOB] = "UPDATE jobs SET id=?2, state='interrupted', json=json_set(json,'$.id',?2) WHERE id=?1",
     [SQL_MOVE_LIFE] = "UPDATE lives SET job=?2 WHERE job=?1",
     [SQL_MOVE_EVENTS] = "UPDATE events SET job=?2, json=json_set(json,'$.job',?2) WHERE job=?1",
     [SQL_DROP_JOB] = "DELETE FROM jobs WHERE id=?1",
@@ -244,10 +244,10 @@ static int change_job(struct store_sql *s, const struct store_request *r)
 
 static int put(struct store_sql *s, const struct store_request *r)
 {
-    int rc = r->kind == PUT_POINTS                            ? put_points(s, r)
-             : r->kind == PUT_NOTE                            ? put_note(s, r)
+    int rc = r->kind == PUT_POINTS                        ? put_points(s, r)
+             : r->kind == PUT_NOTE                        ? put_note(s, r)
              : r->kind == MOVE_JOB || r->kind == DROP_JOB ? change_job(s, r)
-                                                              : put_line(s, r);
+                                                          : put_line(s, r);
     if (rc == SQLITE_OK && r->kind == PUT_JOB)
         rc = put_life(s, r);
     return rc == SQLITE_OK && s->events_since_trim >= EVENTS_PER_TRIM ? trim(s) : rc;

@@ -73,7 +73,7 @@ struct head {
     bool has_left;             /* and has */
     atomic_uint_fast64_t kept; /* the last step that all ranks were to put onto their disks and have
                                   answered, twice, and 1 more if it is there; set by that thread */
-    bool is_stuck;           /* a thread of it hangs at a disk: this process is good for nothing more */
+    bool is_stuck;             /* a thread of it hangs at a disk: this process is good for nothing more */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 

@@ -149,7 +149,8 @@ bool ballots_may_open(const struct ballots *b, const struct origin *of, const ui
     if (!x || is_headed_by(x, by) || (taken && is_next(x, by, taken)))
         return true;
     if (taken && x->attempt > taken->attempt && x->attempt != BALLOT_ENDED)
-        snprintf(why, size, "has taken part in a later attempt than the one that the job was taken over from");
+        snprintf(why, size,
+                 "has taken part in a later attempt than the one that the job was taken over from");
     else
         describe(x, why, size);
     return false;
@@ -212,4 +213,3 @@ void ballots_release(struct ballots *b, const struct origin *of, const uint8_t b
     b->at[i].at = now;
     put(b, &b->at[i]);
 }
-

@@ -38,8 +38,8 @@ struct ballots *ballots_new(struct store *store, const json_t *notes, int64_t no
 void ballots_free(struct ballots *b);
 const struct ballot *ballots_find(const struct ballots *b, const struct origin *of); /* NULL: none */
 
-/* May `by` begin an attempt? taken: it took the job over; NULL: it did not. False: `why` is the rest
- * of a sentence behind the name of this node. */
+/* May `by` begin an attempt? taken: it took the job over; NULL: it did not. False: `why` is the
+ * rest of a sentence behind the name of this node. */
 bool ballots_may_open(const struct ballots *b, const struct origin *of, const uint8_t by[16],
                       const struct takeover *taken, char *why, size_t size);
 /* This node takes part in that attempt, or hears that the job has ended. On the disk with the next
@@ -48,8 +48,8 @@ void ballots_open(struct ballots *b, const struct origin *of, const uint8_t head
                   const uint8_t deputy[16], uint32_t attempt, int64_t now);
 void ballots_ended(struct ballots *b, const struct origin *of, int64_t now);
 
-/* `by` wants to take the job over; only its deputy may, and only who took part has a word in it. True: it is promised; on the disk as above. False: `why` as
- * above. */
+/* `by` wants to take the job over; only its deputy may, and only who took part has a word in it.
+ * True: it is promised; on the disk as above. False: `why` as above. */
 bool ballots_vote(struct ballots *b, const struct origin *of, const uint8_t by[16],
                   const struct takeover *wanted, int64_t now, char *why, size_t size);
 /* `by` does without it. */

@@ -246,7 +246,8 @@ static struct dossier *add(struct deputy *d, const uint8_t head[16], uint64_t jo
 {
     struct dossier *x = xcalloc(1, sizeof *x);
     const struct member *m = members_find(d->setup.members, head);
-    *x = (struct dossier){.deputy = d, .next = d->dossiers, .id = d->next_id++, .job = job, .was_reachable = true};
+    *x = (struct dossier){
+        .deputy = d, .next = d->dossiers, .id = d->next_id++, .job = job, .was_reachable = true};
     memcpy(x->head, head, sizeof x->head);
     snprintf(x->name, sizeof x->name, "%s", m ? m->name : "?");
     d->dossiers = x;
@@ -316,9 +317,8 @@ static void take_lines(struct deputy *d, const struct dossier *x, const json_t *
     json_array_foreach (lines, i, line) {
         const char *kind = json_string_value(json_array_get(line, 0)),
                    *text = json_string_value(json_array_get(line, 1));
-        json_t *parsed = kind && text && strlen(kind) < KIND_BYTES && i < LINES_MOST
-                             ? json_loads(text, 0, NULL)
-                             : NULL;
+        json_t *parsed =
+            kind && text && strlen(kind) < KIND_BYTES && i < LINES_MOST ? json_loads(text, 0, NULL) : NULL;
         if (json_is_object(parsed)) /* what is none would be none in the store either */
             store_put_event(d->setup.store, x->id, kind, text);
         json_decref(parsed);
@@ -405,7 +405,10 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
     if (is_reachable && x->retry.us <= now.us)
         fetch_inputs(d, x);
     x->was_reachable = is_reachable;
-    x->lost = is_reachable ? (struct instant){0} : x->lost.us ? x->lost : now;
+    if (is_reachable)
+        x->lost = (struct instant){0};
+    else if (!x->lost.us)
+        x->lost = now;
     if (!is_reachable && claim_may_begin(x) && claim_due(x).us <= now.us)
         claim_begin(d, x, false, false, NULL, NULL);
 }
@@ -415,7 +418,7 @@ static void arm(struct deputy *d)
     const struct instant now = clock_now();
     uint64_t due = UINT64_MAX;
     for (const struct dossier *x = d->dossiers; x; x = x->next) {
-        const uint64_t us = x->was_reachable ? (x->has_inputs || x->fetch ? UINT64_MAX : x->retry.us)
+        const uint64_t us = x->was_reachable     ? (x->has_inputs || x->fetch ? UINT64_MAX : x->retry.us)
                             : claim_may_begin(x) ? claim_due(x).us
                                                  : UINT64_MAX;
         due = us > now.us && us < due ? us : due;
@@ -475,19 +478,22 @@ void deputy_describe(const struct deputy *d, const uint8_t head[16], uint64_t jo
     if (!x || x->was_reachable)
         return;
     if (!x->nodes.n || !x->has_inputs) {
-        snprintf(text, size, "its head is out of reach, and this node has not got all that it takes to go on");
+        snprintf(text, size,
+                 "its head is out of reach, and this node has not got all that it takes to go on");
     } else if (x->claim) {
         snprintf(text, size, "this node asks the other nodes of the job whether it may take the job over");
     } else if (claim_may_begin(x)) {
         write_clock(clock, sizeof clock, claim_due(x).us > now.us ? claim_due(x).us - now.us : 0);
-        snprintf(text, size,
-                 "its head is out of reach: this node takes the job over at %s, if most nodes of the job agree",
-                 clock);
+        snprintf(
+            text, size,
+            "its head is out of reach: this node takes the job over at %s, if most nodes of the job agree",
+            clock);
     } else {
-        snprintf(text, size,
-                 "its head is out of reach: if it is off for good, `ringctl adopt %llu@%s` on this node goes on "
-                 "with the job",
-                 (unsigned long long)job, x->name);
+        snprintf(
+            text, size,
+            "its head is out of reach: if it is off for good, `ringctl adopt %llu@%s` on this node goes on "
+            "with the job",
+            (unsigned long long)job, x->name);
     }
 }
 

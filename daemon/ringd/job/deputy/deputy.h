@@ -32,8 +32,8 @@ struct parts;
 struct store;
 
 enum {
-    DEPUTY_MOST = 32,     /* dossiers; what is new beyond is refused */
-    DEPUTY_DAYS = 30,     /* after which one whose head was not seen goes */
+    DEPUTY_MOST = 32, /* dossiers; what is new beyond is refused */
+    DEPUTY_DAYS = 30, /* after which one whose head was not seen goes */
 };
 
 struct deputy_setup { /* the pointers are borrowed */

@@ -158,8 +158,9 @@ static void ask_all(struct claim *c)
         if (deputy_reaches(c->deputy, id))
             ask(c, r);
         else if (!c->by_hand || c->must_ask)
-            refuse(c, r,
-                   "is out of reach, and may know of later steps; `ringctl adopt --force` does not wait for it");
+            refuse(
+                c, r,
+                "is out of reach, and may know of later steps; `ringctl adopt --force` does not wait for it");
     }
     timer_set_ms(c->timer, ANSWERS_MS);
     look(c);
@@ -188,8 +189,9 @@ static void begin(struct deputy *d, struct dossier *x, struct claim *c)
     w->claim = c;
     c->written = w;
     c->round = ++d->rounds;
-    log_job(LOG_LEVEL_INFO, x->job, "the head %s of this job is out of reach: its other nodes are asked whether "
-                                    "this node may take it over",
+    log_job(LOG_LEVEL_INFO, x->job,
+            "the head %s of this job is out of reach: its other nodes are asked whether "
+            "this node may take it over",
             x->name);
     store_sync(d->setup.store, on_written, w);
 }
@@ -210,7 +212,8 @@ void claim_begin(struct deputy *d, struct dossier *x, bool by_hand, bool must_as
         snprintf(text, sizeof text, "this node has not got all that it takes to go on with the job%s%s",
                  *x->why_none ? ": " : "", x->why_none);
     else if (d->setup.works(d->setup.owner, &x->of))
-        snprintf(text, sizeof text, "a stage of the job is still at work on this node: try again in a moment");
+        snprintf(text, sizeof text,
+                 "a stage of the job is still at work on this node: try again in a moment");
     else if (job_nodes_find(&x->nodes, deputy_self(d)) == x->nodes.n)
         snprintf(text, sizeof text, "this node is none of the job's");
     else if (!ballots_vote(d->setup.ballots, &x->of, deputy_self(d), &wanted, time(NULL), why, sizeof why))

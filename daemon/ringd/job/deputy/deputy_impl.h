@@ -31,7 +31,7 @@ struct dossier {
     bool has_inputs;   /* they are here */
     char why_none[300];
     struct part_fetch *fetch; /* NULL: nothing is fetched */
-    int64_t seen;        /* seconds since 1970: its head, when this was last looked at */
+    int64_t seen;             /* seconds since 1970: its head, when this was last looked at */
     bool was_reachable;
     struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */
     struct claim *claim;        /* owned; NULL: none is under way */
@@ -41,10 +41,10 @@ struct dossier {
 struct taken_job {
     struct taken_job *next;
     uint8_t head[16];
-    uint64_t job, as; /* its numbers there and here */
-    uint64_t id;      /* of the folder of its inputs */
-    json_t *inputs;   /* owned */
-    bool is_told;     /* the head, since it is in reach */
+    uint64_t job, as;       /* its numbers there and here */
+    uint64_t id;            /* of the folder of its inputs */
+    json_t *inputs;         /* owned */
+    bool is_told;           /* the head, since it is in reach */
     struct file_set *files; /* of its result; NULL: not opened yet */
     bool is_opening;
 };

@@ -37,8 +37,8 @@ static void key_of(char ret[ORIGIN_KEY], const struct taken_job *t)
 static void put_note(const struct deputy *d, const struct taken_job *t)
 {
     char key[ORIGIN_KEY];
-    json_t *note = json_pack("{s:o s:I s:I s:I s:O}", "head", id_json(t->head), "job", (json_int_t)t->job, "as",
-                             (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
+    json_t *note = json_pack("{s:o s:I s:I s:I s:O}", "head", id_json(t->head), "job", (json_int_t)t->job,
+                             "as", (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     key_of(key, t);
     if (text)
@@ -72,7 +72,7 @@ struct taken_job *taken_find(const struct deputy *d, const uint8_t head[16], uin
 
 /* --- inputs, as a loan ------------------------------------------------------------------------ */
 
-/* {"files", "folders"} as loan_new has it: each file stands for the path that it had at the head. */
+/* {"files", "folders"} as loan_new has it: each file stands for its path at the head. */
 static json_t *about_of(const json_t *inputs)
 {
     json_t *files = json_array(), *folders = json_array(), *input;
@@ -246,10 +246,11 @@ static void say(struct deputy *d, struct taken_job *t, const json_t *record)
 {
     const json_t *result = json_object_get(record, "result"), *error = json_object_get(record, "error");
     deputy_send(d, t->head,
-                json_pack("{s:s s:I s:I s:O s:O* s:O* s:o*}", "kind", "job-adopted", "job", (json_int_t)t->job,
-                          "as", (json_int_t)t->as, "state", json_object_get(record, "state"), "error",
-                          json_is_string(error) ? error : NULL, "result", json_is_object(result) ? result : NULL,
-                          "files", t->files ? file_set_list(t->files) : NULL));
+                json_pack("{s:s s:I s:I s:O s:O* s:O* s:o*}", "kind", "job-adopted", "job",
+                          (json_int_t)t->job, "as", (json_int_t)t->as, "state",
+                          json_object_get(record, "state"), "error", json_is_string(error) ? error : NULL,
+                          "result", json_is_object(result) ? result : NULL, "files",
+                          t->files ? file_set_list(t->files) : NULL));
 }
 
 static void on_opened(struct aside_work *w)

@@ -167,8 +167,7 @@ static void send_news(struct dossier_send *d, json_t *lines)
 {
     d->out = json_pack("{s:s s:I s:I s:b s:o* s:o* s:o s:o*}", "kind", "dossier-news", "job",
                        (json_int_t)d->id, "number", ++d->number, "fresh", (int)d->is_fresh, "record",
-                       take(&d->record), "life", take(&d->life), "lines", lines, "inputs",
-                       take(&d->inputs));
+                       take(&d->record), "life", take(&d->life), "lines", lines, "inputs", take(&d->inputs));
     d->is_fresh = false;
     if (d->out)
         post(d);

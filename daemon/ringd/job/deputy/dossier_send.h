@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A head's part of a job lies with one more node: its deputy, rank 1. While the job runs, the deputy
- * gets its record, its history and its inputs ("dossier-news", PROTOCOL.md §6), lines as soon as
- * they are in the store here, and can go on with the job if this node is lost for good. Who may have
- * a dossier is on the disk here before anything is sent: a head that is started again asks all of
- * them (recall.h). Loop thread. */
+ * A head's part of a job lies with one more node: its deputy, rank 1. While the job runs, the
+ * deputy gets its record, its history and its inputs ("dossier-news", PROTOCOL.md §6), lines as
+ * soon as they are in the store here, and can go on with the job if this node is lost for good.
+ * Who may have a dossier is on the disk here before anything is sent: a head that is started again
+ * asks all of them (recall.h). Loop thread. */
 #ifndef DAEMON_DOSSIER_SEND_H
 #define DAEMON_DOSSIER_SEND_H
 

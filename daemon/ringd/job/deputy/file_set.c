@@ -76,10 +76,11 @@ static int add(struct file_set *s, const char *path, int fd, struct err *err)
         return r;
     }
     s->bytes += (uint64_t)st.st_size;
-    s->at[s->n++] = (struct one_file){.path = xstrdup(path),
-                                      .fd = fd,
-                                      .bytes = (uint64_t)st.st_size,
-                                      .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec};
+    s->at[s->n++] =
+        (struct one_file){.path = xstrdup(path),
+                          .fd = fd,
+                          .bytes = (uint64_t)st.st_size,
+                          .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec};
     return 0;
 }
 
@@ -199,9 +200,9 @@ json_t *file_set_list(const struct file_set *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n; i++)
-        json_array_append_new(list, json_pack("{s:s s:I s:I}", "path", s->at[i].path, "bytes",
-                                              (json_int_t)s->at[i].bytes, "changed",
-                                              (json_int_t)s->at[i].changed));
+        json_array_append_new(list,
+                              json_pack("{s:s s:I s:I}", "path", s->at[i].path, "bytes",
+                                        (json_int_t)s->at[i].bytes, "changed", (json_int_t)s->at[i].changed));
     return list;
 }
 

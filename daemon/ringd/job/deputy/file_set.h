@@ -16,16 +16,16 @@ struct file_set;
 struct loan;
 
 enum {
-    FILE_SET_MOST = 32, /* files */
+    FILE_SET_MOST = 32,        /* files */
     FILE_SET_PART = 192 << 10, /* bytes that travel at a time */
 };
 /* Bytes of all files of a set. */
 #define FILE_SET_BYTES (UINT64_C(1) << 30)
 
-/* Opens what the spec of a job names: its data sets, its adapters; with `resumes` also the state in
- * --adapter-out. What is in the loan (NULL: there is none) is taken from there. The model is none of
- * it: each node has that. A disk may hang: not on the loop. Refuses more than the limits above, and
- * what cannot be opened. */
+/* Opens what the spec of a job names: its data sets, its adapters; with `resumes` also the state
+ * in --adapter-out. What is in the loan (NULL: there is none) is taken from there. The model is
+ * none of it: each node has that. A disk may hang: not on the loop. Refuses more than the limits
+ * above, and what cannot be opened. */
 int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *loan, struct err *err);
 /* Opens all files of the folder of a result, and those of the folders in it; a folder that is not
  * there has none. */

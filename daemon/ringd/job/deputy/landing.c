@@ -17,12 +17,12 @@
 /* What the thread works on; after landing_stop it is left to it. */
 struct moving {
     struct aside_work work;
-    struct landing *landing;    /* the loop's alone */
-    json_t *files;              /* owned */
-    char *way, *to[2];          /* owned */
-    size_t landed;              /* in to[landed] */
+    struct landing *landing; /* the loop's alone */
+    json_t *files;           /* owned */
+    char *way, *to[2];       /* owned */
+    size_t landed;           /* in to[landed] */
     int r;
-    struct err first, err;      /* of the first folder, and of the last that was tried */
+    struct err first, err; /* of the first folder, and of the last that was tried */
 };
 
 struct landing {
@@ -60,10 +60,12 @@ static int copy_bytes(int from, int to)
 static int copy_file(const char *from, const char *to, struct err *err)
 {
     char *temporary = xasprintf("%s.tmp", to);
-    const int in = open(from, O_RDONLY | O_CLOEXEC), out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int in = open(from, O_RDONLY | O_CLOEXEC),
+              out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     errno = out < 0 ? errno : 0;
     int r = in < 0 || out < 0 || copy_bytes(in, out) || rename(temporary, to)
-                ? err_set(err, errno ? -errno : -EIO, "%s cannot be written: %s", to, strerror(errno ? errno : EIO))
+                ? err_set(err, errno ? -errno : -EIO, "%s cannot be written: %s", to,
+                          strerror(errno ? errno : EIO))
                 : 0;
     if (r && out >= 0)
         unlink(temporary);
@@ -161,9 +163,10 @@ struct landing *landing_start(const struct landing_request *request)
                          .files = json_deep_copy(request->files),
                          .way = xstrdup(request->way),
                          .to = {xstrdup(request->to), xstrdup(request->else_to)}};
-    *l = (struct landing){.moving = m, .aside = request->aside, .done = request->done, .owner = request->owner};
-    l->fetch = fetch_start(request->parts, request->from, request->job, request->files, request->way,
-                           on_fetched, l);
+    *l = (struct landing){
+        .moving = m, .aside = request->aside, .done = request->done, .owner = request->owner};
+    l->fetch =
+        fetch_start(request->parts, request->from, request->job, request->files, request->way, on_fetched, l);
     return l;
 }
 

@@ -16,12 +16,12 @@ struct parts;
 struct landing_request { /* borrowed until landing_start returns */
     struct parts *parts;
     struct aside *aside;
-    const uint8_t *from;   /* [16] the node, */
-    uint64_t job;          /* and the job's number there */
-    const json_t *files;   /* checked (file_set_check), with at least one */
-    const char *way;       /* a folder for what is under way, which goes */
+    const uint8_t *from; /* [16] the node, */
+    uint64_t job;        /* and the job's number there */
+    const json_t *files; /* checked (file_set_check), with at least one */
+    const char *way;     /* a folder for what is under way, which goes */
     const char *to, *else_to;
-    /* Once: where the files lie, and "" or why not in the first folder; or NULL and why it failed. */
+    /* Once: where the files lie, and "" or why not in the first folder; or NULL and why not. */
     void (*done)(void *owner, const char *folder, const char *why);
     void *owner;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where a job was submitted: the node, and its number there. It stays the same when another node
- * takes the job over, and so names it to all nodes that work on it. And from whom it was taken over.
- * Pure. */
+ * takes the job over, and so names it to all nodes that work on it. And from whom it was taken
+ * over. Pure. */
 #ifndef DAEMON_ORIGIN_H
 #define DAEMON_ORIGIN_H
 

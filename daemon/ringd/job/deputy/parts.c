@@ -74,12 +74,13 @@ static void reading_free(struct aside_work *w)
 static void answer(struct parts *p, const uint8_t to[16], json_int_t round, const uint8_t *part, int n,
                    const char *error)
 {
-    const size_t bytes = n > 0 ? (size_t)n : 0, room = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
+    const size_t bytes = n > 0 ? (size_t)n : 0,
+                 room = sodium_base64_ENCODED_LEN(bytes, sodium_base64_VARIANT_ORIGINAL);
     char *code = xmalloc(room);
     sodium_bin2base64(code, room, part, bytes, sodium_base64_VARIANT_ORIGINAL);
-    p->setup.send(p->setup.owner, to,
-                  json_pack("{s:s s:I s:s s:s*}", "kind", "part-told", "round", round, "part", code, "error",
-                            error));
+    p->setup.send(
+        p->setup.owner, to,
+        json_pack("{s:s s:I s:s s:s*}", "kind", "part-told", "round", round, "part", code, "error", error));
     free(code);
 }
 
@@ -122,7 +123,7 @@ void parts_take_ask(struct parts *p, const uint8_t from[16], const json_t *body)
 struct writing {
     struct aside_work work;
     struct part_fetch *fetch; /* the loop's alone */
-    char *folder;        /* owned */
+    char *folder;             /* owned */
     size_t i, n;
     uint64_t at;
     bool is_last;
@@ -140,8 +141,8 @@ static int write_to(struct writing *w, int fd, const char *temporary, const char
     ssize_t put = 1;
     while (n < w->n && (put = pwrite(fd, w->part + n, w->n - n, (off_t)(w->at + n))) > 0)
         n += (size_t)put;
-    if (put <= 0 || (w->is_last && (ftruncate(fd, (off_t)(w->at + w->n)) || futimens(fd, times) || fsync(fd) ||
-                                    rename(temporary, whole))))
+    if (put <= 0 || (w->is_last && (ftruncate(fd, (off_t)(w->at + w->n)) || futimens(fd, times) ||
+                                    fsync(fd) || rename(temporary, whole))))
         return err_set(&w->err, -errno, "%s cannot be written: %s", temporary, strerror(errno));
     return 0;
 }
@@ -224,7 +225,8 @@ static void ask(struct part_fetch *f)
     timer_set_ms(f->timer, PATIENCE_MS);
     if (p->setup.send(p->setup.owner, f->from,
                       json_pack("{s:s s:I s:I s:I s:I}", "kind", "part-ask", "round", (json_int_t)f->round,
-                                "job", (json_int_t)f->job, "file", (json_int_t)f->i, "at", (json_int_t)f->at)))
+                                "job", (json_int_t)f->job, "file", (json_int_t)f->i, "at",
+                                (json_int_t)f->at)))
         timer_set_ms(f->timer, 0);
 }
 
@@ -296,15 +298,15 @@ void parts_take_told(struct parts *p, const uint8_t from[16], const json_t *body
 }
 
 struct part_fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
-                          const char *folder, void (*done)(void *owner, const char *why), void *owner)
+                               const char *folder, void (*done)(void *owner, const char *why), void *owner)
 {
     struct part_fetch *f = xcalloc(1, sizeof *f);
     *f = (struct part_fetch){.parts = p,
-                        .job = job,
-                        .list = json_deep_copy(list),
-                        .folder = xstrdup(folder),
-                        .done = done,
-                        .owner = owner};
+                             .job = job,
+                             .list = json_deep_copy(list),
+                             .folder = xstrdup(folder),
+                             .done = done,
+                             .owner = owner};
     memcpy(f->from, from, sizeof f->from);
     f->timer = timer_new(p->setup.base, on_late, f);
     LIST_INSERT_HEAD(&p->fetches, f, next);

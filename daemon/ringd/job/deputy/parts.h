@@ -33,12 +33,12 @@ void parts_free(struct parts *p); /* before aside_free; nobody is called back an
 void parts_take_ask(struct parts *p, const uint8_t from[16], const json_t *body);
 void parts_take_told(struct parts *p, const uint8_t from[16], const json_t *body);
 
-/* Fetches all files of a checked list (file_set_check), which has some, from that node, for its job of that number,
- * into a folder that is made: file i gets the name i, and the time it was changed. `done` comes
- * once, NULL or with why not: a sentence; not after fetch_stop. */
+/* Fetches all files of a checked list (file_set_check), which has some, from that node, for its
+ * job of that number, into a folder that is made: file i gets the name i, and the time it was
+ * changed. `done` comes once, NULL or with why not: a sentence; not after fetch_stop. */
 struct part_fetch;
 struct part_fetch *fetch_start(struct parts *p, const uint8_t from[16], uint64_t job, const json_t *list,
-                          const char *folder, void (*done)(void *owner, const char *why), void *owner);
+                               const char *folder, void (*done)(void *owner, const char *why), void *owner);
 void fetch_stop(struct part_fetch *f); /* NULL is fine */
 
 #endif

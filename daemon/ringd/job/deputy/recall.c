@@ -66,7 +66,8 @@ static void add_name(char *names, size_t size, const char *name)
     snprintf(names + n, size - n, "%s%s", n ? " and " : "", name);
 }
 
-bool recall_is_done(struct recall *r, struct job *job, const struct members_ring *ring, char *why, size_t size)
+bool recall_is_done(struct recall *r, struct job *job, const struct members_ring *ring, char *why,
+                    size_t size)
 {
     const struct job_nodes *deputies = &job->deputies;
     char asked[300] = "", unknown[300] = "";
@@ -83,10 +84,11 @@ bool recall_is_done(struct recall *r, struct job *job, const struct members_ring
     if (*asked && is_again)
         timer_set_ms(r->again, AGAIN_MS);
     if (*unknown)
-        snprintf(why, size,
-                 "node %s may have taken the job over meanwhile, and is out of reach; `ringctl continue %llu` "
-                 "goes on without asking",
-                 unknown, (unsigned long long)job->id);
+        snprintf(
+            why, size,
+            "node %s may have taken the job over meanwhile, and is out of reach; `ringctl continue %llu` "
+            "goes on without asking",
+            unknown, (unsigned long long)job->id);
     else if (*asked)
         snprintf(why, size, "node %s is asked whether it has taken the job over", asked);
     return !*unknown && !*asked;

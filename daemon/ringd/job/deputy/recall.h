@@ -33,8 +33,8 @@ struct recall_setup { /* the pointers are borrowed */
 struct recall *recall_new(const struct recall_setup *setup);
 void recall_free(struct recall *r);
 
-/* May the job go on with the nodes of that ring? False: `why` is a sentence without a full stop, and
- * `look` comes when something has changed. */
+/* May the job go on with the nodes of that ring? False: `why` is a sentence without a full stop,
+ * and `look` comes when something has changed. */
 bool recall_is_done(struct recall *r, struct job *job, const struct members_ring *ring, char *why,
                     size_t size);
 /* That node has no dossier of the job any more. True: the job's deputies are others now. */

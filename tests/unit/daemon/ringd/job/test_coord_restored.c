@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
 /* Another life of the daemon, on the same disk; the job is what it finds there. */

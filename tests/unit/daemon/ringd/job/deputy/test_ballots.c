@@ -78,7 +78,8 @@ static bool opens(const struct ballots *x, const uint8_t by[16])
     return ballots_may_open(x, &of, by, NULL, why, sizeof why);
 }
 
-static bool opens_taken(const struct ballots *x, const uint8_t by[16], const uint8_t from[16], uint32_t attempt)
+static bool opens_taken(const struct ballots *x, const uint8_t by[16], const uint8_t from[16],
+                        uint32_t attempt)
 {
     struct takeover taken = {.attempt = attempt};
     char why[200] = "";

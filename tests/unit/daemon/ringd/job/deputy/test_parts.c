@@ -182,7 +182,8 @@ static void what_goes_wrong_is_said(void **state)
 static void lists_of_others_are_checked(void **state)
 {
     static const char *const bad_here[] = {"relative", ""}, *const bad_in_folder[] = {
-        "/absolute", "..", "../up", "a/../../up", "a/..", ""};
+                                                                "/absolute",  "..",   "../up",
+                                                                "a/../../up", "a/..", ""};
     struct err err;
     (void)state;
     for (size_t i = 0; i < sizeof bad_here / sizeof *bad_here; i++) {
@@ -195,8 +196,8 @@ static void lists_of_others_are_checked(void **state)
         assert_int_not_equal(file_set_check(list, true, &err), 0);
         json_decref(list);
     }
-    json_t *list = json_pack("[{s:s s:I}, {s:s s:I}]", "path", "/a", "bytes", (json_int_t)FILE_SET_BYTES, "path",
-                             "/b", "bytes", (json_int_t)1);
+    json_t *list = json_pack("[{s:s s:I}, {s:s s:I}]", "path", "/a", "bytes", (json_int_t)FILE_SET_BYTES,
+                             "path", "/b", "bytes", (json_int_t)1);
     assert_int_not_equal(file_set_check(list, false, &err), 0);
     json_array_remove(list, 1);
     assert_int_equal(file_set_check(list, false, &err), 0);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/ringd/ledger.h"
 
 static struct ledger_queue room_of(size_t bytes)

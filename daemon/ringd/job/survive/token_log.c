@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/token_log.h"
+#include "daemon/ringd/job/survive/token_log.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whom this node takes for the head of a job: what it writes down of that, and what it lets go of
+ * when the head says that the job is over. Called by worker.c; loop thread. */
+#include "daemon/ringd/job/worker_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/ringd/timer.h"
+
+/* What an answer of the store leads back to. */
+struct noting {
+    struct worker *worker; /* NULL: nobody waits for it any more */
+};
+
+static void say_ready(struct worker *w, const json_t *event)
+{
+    w->state = WORKER_READY;
+    worker_tell(w, "job-ready", json_deep_copy(event));
+    timer_set_ms(w->again, WORKER_AGAIN_MS);
+}
+
+void worker_forget_noting(struct worker *w)
+{
+    if (w->noting)
+        w->noting->worker = NULL;
+    w->noting = NULL;
+    json_decref(w->ready);
+    w->ready = NULL;
+}
+
+static void on_noted(void *arg, const char *nothing)
+{
+    struct noting *n = arg;
+    struct worker *w = n->worker;
+    (void)nothing;
+    free(n);
+    if (!w)
+        return;
+    json_t *ready = w->ready;
+    w->noting = NULL;
+    w->ready = NULL;
+    if (ready && w->state == WORKER_OPENING)
+        say_ready(w, ready);
+    json_decref(ready);
+}
+
+void worker_note_attempt(struct worker *w)
+{
+    const uint8_t *deputy = w->ranks > 1 ? w->nodes[1] : w->head;
+    worker_forget_noting(w);
+    ballots_open(w->setup.ballots, &w->origin, w->head, deputy, (uint32_t)w->attempt, time(NULL));
+    w->noting = xmalloc(sizeof *w->noting);
+    w->noting->worker = w;
+    store_sync(w->setup.store, on_noted, w->noting);
+}
+
+void worker_hear_ready(struct worker *w, const json_t *event)
+{
+    if (!w->noting)
+        say_ready(w, event);
+    else if (!w->ready)
+        w->ready = json_deep_copy(event);
+}
+
+bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
+                     char *cause, size_t size)
+{
+    const json_t *origin = json_object_get(body, "origin"), *taken = json_object_get(body, "taken");
+    struct takeover from;
+    if (!origin_read(ret, origin)) {
+        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
+        memcpy(ret->head, head, sizeof ret->head);
+    }
+    return ballots_may_open(w->setup.ballots, ret, head, takeover_read(&from, taken) ? &from : NULL, cause,
+                            size);
+}
+
+void worker_let_go(struct worker *w, const json_t *stop)
+{
+    if (json_is_true(json_object_get(stop, "keep")))
+        return;
+    worker_drop_copies(w, w->origin.head, w->origin.job);
+    ballots_ended(w->setup.ballots, &w->origin, time(NULL));
+}
+
+void worker_let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job)
+{
+    struct origin of = {.job = job};
+    memcpy(of.head, head, sizeof of.head);
+    const struct ballot *x = ballots_find(w->setup.ballots, &of);
+    if (x && memcmp(x->head, head, sizeof x->head) != 0)
+        return;
+    worker_drop_copies(w, head, job);
+    ballots_ended(w->setup.ballots, &of, time(NULL));
+}
