@@ -439,6 +439,7 @@ void node_close(struct node *n)
 {
     if (!n)
         return;
+    deputy_stop(n->deputy);
     elsewhere_stop(n->elsewhere);
     if (n->coord)
         coord_end_streams(n->coord);
@@ -456,7 +457,6 @@ void node_close(struct node *n)
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);
-    deputy_stop(n->deputy);
     coord_free(n->coord);
     doctor_free(n->doctor);
     held_disk_free(n->held_disk);

@@ -114,14 +114,15 @@ static bool on_taken(void *owner, uint64_t as, const json_t *entry, struct loan 
     return !r;
 }
 
-/* What does not wait for its files any more has ended meanwhile, or opens them by itself. */
-static void lend_again(void *owner, uint64_t job, struct loan *loan)
+/* What does not wait for its files opens them by itself. */
+static bool lend_again(void *owner, uint64_t job, struct loan *loan)
 {
     const struct node *n = owner;
     struct err err;
-    const int r = coord_lend(n->coord, job, loan, &err);
+    const int r = loan ? coord_lend(n->coord, job, loan, &err) : -EALREADY;
     if (r && r != -ENOENT && r != -EALREADY)
         log_job(LOG_LEVEL_WARNING, job, "its inputs are not those that it had: %s", err.text);
+    return coord_find(n->coord, job);
 }
 
 static void open_ballots(struct node *n)

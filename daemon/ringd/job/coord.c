@@ -215,6 +215,7 @@ void coord_put_aside(struct coord *c, struct job *job, enum job_state state)
     job_log_note(&c->log, job, "%s", job->error);
     job->state = state;
     job_log_changed(&c->log, job);
+    coord_land_later(c);
     coord_try_start(c);
 }
 

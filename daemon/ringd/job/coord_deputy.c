@@ -42,14 +42,23 @@ void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *bod
     dossier_send_take_noted(c->dossiers, from, body);
 }
 
+static bool is_rank_1(const struct job *job, const uint8_t id[16])
+{
+    return job_nodes(job)->n > 1 && !memcmp(id, job_nodes(job)->id[1], 16);
+}
+
 void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body)
 {
     const uint64_t id = (uint64_t)json_integer_value(json_object_get(body, "job"));
     struct job *job = coord_find_job(c, id);
     if (json_is_true(json_object_get(body, "kept"))) {
-        if (!job || job_state_ended(job->state) || job_nodes_find(&job->deputies, from) == job->deputies.n)
+        if (!job || job_state_ended(job->state) || job_nodes_find(&job->deputies, from) == job->deputies.n ||
+            (job->state == JOB_RUNNING && !is_rank_1(job, from)))
             recall_from(c->recall, from, id);
+    } else if (job && job->state == JOB_RUNNING && is_rank_1(job, from)) {
+        return; /* it said so before it got this dossier */
     } else if (job && recall_held(c->recall, job, from)) {
+        dossier_send_end(c->dossiers, id); /* the next begins afresh */
         job_log_save(&c->log, job);
         coord_look(c);
     }

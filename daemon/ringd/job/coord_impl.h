@@ -30,6 +30,7 @@ struct coord {
     struct ledger_queue tokens;    /* and of what is kept of their tokens */
     struct dossier_send *dossiers; /* owned */
     struct recall *recall;         /* owned */
+    struct timer *land_again;      /* owned: results that did not come are asked for again */
     struct coming *coming;  /* owned: the result of a job that was taken over; NULL: none is under way */
     struct timer *settle;   /* owned: the first queued job has waited long enough for a ring */
     struct lent_look *look; /* owned: files of jobs of an earlier life; NULL: there are none */
@@ -56,6 +57,7 @@ void coord_keep_tokens(struct coord *c, struct job *job);
 /* Room for a spec; an error as coord_submit has it. */
 int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
+void coord_land_later(struct coord *c); /* if there are jobs whose results have to come home */
 void coord_moved_free(struct coord *c);
 
 /* coord_deputy.c: of job_life_setup. Its deputy follows it from now on, and those before are not

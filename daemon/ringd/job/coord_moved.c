@@ -17,8 +17,12 @@
 #include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/job/job_life.h"
 #include "daemon/ringd/job/deputy/landing.h"
+#include "daemon/ringd/job/deputy/recall.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
+#include "daemon/ringd/timer.h"
+
+enum { LAND_AGAIN_MS = 30000 };
 
 static const char *text_of(const json_t *body, const char *key)
 {
@@ -78,6 +82,28 @@ static void on_landed(void *owner, const char *folder, const char *why)
     }
     json_decref(m->told);
     free(m);
+    coord_land_later(c);
+}
+
+/* Whoever has such a job tells of it again, as an answer. */
+static void on_land_again(void *owner)
+{
+    struct coord *c = owner;
+    for (const struct job *job = c->jobs; job; job = job->next)
+        if (job->state == JOB_MOVED && !c->coming)
+            recall_from(c->recall, job->moved.id, job->id);
+    coord_land_later(c);
+}
+
+void coord_land_later(struct coord *c)
+{
+    const struct job *job = c->jobs;
+    while (job && job->state != JOB_MOVED)
+        job = job->next;
+    if (!c->land_again)
+        c->land_again = timer_new(c->setup.base, on_land_again, c);
+    if (job && !timer_is_pending(c->land_again))
+        timer_set_ms(c->land_again, LAND_AGAIN_MS);
 }
 
 /* One at a time: the others are told of again. */
@@ -86,6 +112,9 @@ static void land(struct coord *c, struct parts *parts, struct job *job, const js
     const json_t *files = json_object_get(told, "files");
     struct err err;
     if (!json_array_size(files)) {
+        if (*text_of(told, "unsent"))
+            job_log_note(&c->log, job, "its result stays on %s, as that of its job %llu: %s", job->moved.name,
+                         (unsigned long long)job->moved.job, text_of(told, "unsent"));
         end(c, job, told);
         return;
     }
@@ -210,6 +239,7 @@ int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, con
 
 void coord_moved_free(struct coord *c)
 {
+    timer_free(c->land_again);
     if (!c->coming)
         return;
     landing_stop(c->coming->landing);

@@ -83,6 +83,7 @@ void job_reset(struct job *job)
                         .wants_files = job->wants_files,
                         .is_restored = job->is_restored,
                         .deputies = job->deputies,
+                        .ran = job->ran,
                         .is_asked_for = job->is_asked_for,
                         .is_without_deputies = job->is_without_deputies,
                         .origin = job->origin,

@@ -93,6 +93,7 @@ struct job {
     bool wants_files; /* the daemon cannot open them by itself: its client hands them in, or it waits */
     bool is_restored; /* it was submitted in one */
     struct job_nodes deputies; /* that may have a dossier of it (deputy/dossier_send.h) */
+    struct job_nodes ran;      /* those of the last attempt that all of its ranks have written down */
     bool is_asked_for;         /* the daemon was started again: they are all asked before it goes on */
     bool is_without_deputies;  /* its user says that it goes on without asking */
     struct origin origin;      /* this node took it over; job 0: it was submitted here */

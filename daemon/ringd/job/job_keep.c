@@ -60,7 +60,7 @@ json_t *job_keep_encode(const struct job *job)
         "{s:s s:s s:I s:b s:o* s:o s:o*}", "state", job_phase(job->state)->name, "machine", machine,
         "attempt", (json_int_t)job->attempt, "spared", (int)job->is_spared, "lent",
         job->loan ? json_deep_copy(loan_about(job->loan)) : json_incref(job->lent), "nodes",
-        job_nodes_encode(job_nodes(job)), "interruption",
+        job_nodes_encode(job->ran.n ? &job->ran : job_nodes(job)), "interruption",
         job->interruption.count || job->interruption.fitted ? interruption_encode(&job->interruption) : NULL);
     json_object_set_new(life, "deputies", job_nodes_encode(&job->deputies));
     if (job->origin.job)
@@ -188,6 +188,7 @@ int job_keep_read(struct job **ret, const json_t *entry, struct err *err)
         job_free(job);
         return err_set(err, -EBADMSG, "what is kept of it beside its record cannot be read");
     }
+    job->ran = job->offered;
     job->created = (int64_t)number(record, "created");
     job->started = (int64_t)number(record, "started");
     job->result = json_incref(json_object_get(record, "result"));

@@ -228,6 +228,7 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
         return;
     if (job->interruption.count)
         job_hear_start(l->setup.log, job);
+    job->ran = *job_nodes(job);
     life_enter(l, JOB_RUNNING);
     job_mark(job, &job->start.connected, clock_now());
     job->progressed = job->began_running = clock_now();

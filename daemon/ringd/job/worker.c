@@ -272,12 +272,16 @@ static int start_stage(struct worker *w, struct loan *loan)
     return r;
 }
 
+void worker_fail(struct worker *w, const char *cause)
+{
+    tell_failed(w, cause);
+    end_stage(w, false);
+}
+
 void worker_check_taken(struct worker *w, int r)
 {
-    if (r == -EAGAIN || r == -ENOMEM) {
-        tell_failed(w, "the stage process does not take messages");
-        end_stage(w, false);
-    }
+    if (r == -EAGAIN || r == -ENOMEM)
+        worker_fail(w, "the stage process does not take messages");
 }
 
 void worker_say(struct worker *w, json_t *message)

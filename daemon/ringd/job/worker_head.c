@@ -45,7 +45,9 @@ static void on_noted(void *arg, const char *nothing)
     json_t *ready = w->ready;
     w->noting = NULL;
     w->ready = NULL;
-    if (ready && w->state == WORKER_OPENING)
+    if (w->state == WORKER_OPENING && store_trouble(w->setup.store))
+        worker_fail(w, "this node cannot write to its disk that it takes part");
+    else if (ready && w->state == WORKER_OPENING)
         say_ready(w, ready);
     json_decref(ready);
 }
@@ -76,6 +78,11 @@ bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_
     if (!origin_read(ret, origin)) {
         ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
         memcpy(ret->head, head, sizeof ret->head);
+    }
+    if (memcmp(ret->head, head, sizeof ret->head) != 0 && !ballots_find(w->setup.ballots, ret) &&
+        members_reachable(w->setup.members, ret->head)) {
+        snprintf(cause, size, "reaches the node that the job was submitted on");
+        return false;
     }
     return ballots_may_open(w->setup.ballots, ret, head, takeover_read(&from, taken) ? &from : NULL, cause,
                             size);

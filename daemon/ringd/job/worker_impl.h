@@ -90,6 +90,7 @@ bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_
  * (ballots.h): so no head hears that it is ready before that is on the disk. */
 void worker_note_attempt(struct worker *w);
 void worker_forget_noting(struct worker *w);
+void worker_fail(struct worker *w, const char *cause);         /* the stage here ends */
 void worker_hear_ready(struct worker *w, const json_t *event); /* the stage is */
 /* The job is over, unless the message "job-stop" says that it goes on later. Of an earlier one:
  * unless another node heads it by now, which may still need the copies. */

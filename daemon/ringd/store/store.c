@@ -27,6 +27,7 @@ enum {
     RETRY_SECONDS = 10, /* between attempts while the disk refuses */
     WAITING_MAX = STORE_WAITING_MIB << 20,
     HISTORY_MAX = WAITING_MAX / 4 * 3,
+    RECORDS_MAX = WAITING_MAX / 8 * 7, /* the rest is for what nodes promise one another */
 };
 
 struct queue {
@@ -152,7 +153,9 @@ static bool drop_history(struct store *s, struct queue *q)
 /* Room for r, counted; false: it finds none. */
 static bool make_room(struct store *s, const struct store_request *r)
 {
-    const size_t n = request_bytes(r), most = is_history(r) ? HISTORY_MAX : WAITING_MAX;
+    const size_t n = request_bytes(r), most = is_history(r)        ? HISTORY_MAX
+                                              : r->kind == PUT_JOB ? RECORDS_MAX
+                                                                   : WAITING_MAX;
     while (atomic_load(&s->writes.bytes) + n > most)
         if (!drop_history(s, &s->refused) && !drop_history(s, &s->todo))
             break;

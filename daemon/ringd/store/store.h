@@ -26,7 +26,7 @@ void store_close(struct store *store);
 /* What is to be written waits in memory for a disk that is slow, hangs or refuses: up to so much,
  * "store_writes" of the ledger. History may take three quarters of it, and the oldest that is not
  * being written gives way to new; where there is none, what is new goes. Records of jobs may take
- * all of it; history gives way to them, and an older record of the same job to a newer one. */
+ * seven eighths of it, notes all; history gives way to them, and an older record of the same job to a newer one. */
 enum { STORE_WAITING_MIB = 4 };
 /* Why writing fails at present, and the way out, or NULL. The text lives as long as the store. The
  * log names it once. */
@@ -93,7 +93,7 @@ void store_get_unfinished(struct store *store, uint64_t job, void (*done)(void *
 enum { STORE_LINES = 256 };
 void store_get_lines(struct store *store, uint64_t job, int64_t after,
                      void (*done)(void *arg, const char *json), void *arg);
-/* Record, life and history get another number, and the state "interrupted"; or they go. */
+/* Record, life and history get another number; or they go. */
 void store_move_job(struct store *store, uint64_t from, uint64_t to);
 void store_drop_job(struct store *store, uint64_t job);
 /* A JSON object under a key, instead of the former; NULL: it goes. */

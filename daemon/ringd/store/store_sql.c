@@ -92,7 +92,7 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_PUT_NOTE] = "INSERT OR REPLACE INTO notes(key,json) VALUES(?1,?2)",
     [SQL_END_NOTE] = "DELETE FROM notes WHERE key=?1",
     [SQL_NOTES] = "SELECT json_array(key,json(json)) FROM notes ORDER BY key",
-    [SQL_MOVE_JOB] = "UPDATE jobs SET id=?2, state='interrupted', json=json_set(json,'$.id',?2) WHERE id=?1",
+    [SQL_MOVE_JOB] = "UPDATE jobs SET id=?2, json=json_set(json,'$.id',?2) WHERE id=?1",
     [SQL_MOVE_LIFE] = "UPDATE lives SET job=?2 WHERE job=?1",
     [SQL_MOVE_EVENTS] = "UPDATE events SET job=?2, json=json_set(json,'$.job',?2) WHERE job=?1",
     [SQL_DROP_JOB] = "DELETE FROM jobs WHERE id=?1",

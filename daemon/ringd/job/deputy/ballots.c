@@ -102,6 +102,13 @@ const struct ballot *ballots_find(const struct ballots *b, const struct origin *
     return i < b->n ? &b->at[i] : NULL;
 }
 
+/* What has ended goes first. */
+static bool goes_before(const struct ballot *x, const struct ballot *y)
+{
+    const bool has_ended = x->attempt == BALLOT_ENDED;
+    return has_ended != (y->attempt == BALLOT_ENDED) ? has_ended : x->at < y->at;
+}
+
 /* A new one takes the place of the one that has not changed for longest. */
 static struct ballot *place_for(struct ballots *b, const struct origin *of)
 {
@@ -109,7 +116,7 @@ static struct ballot *place_for(struct ballots *b, const struct origin *of)
     if (i < b->n)
         return &b->at[i];
     for (i = 1; i < b->n; i++)
-        oldest = b->at[i].at < b->at[oldest].at ? i : oldest;
+        oldest = goes_before(&b->at[i], &b->at[oldest]) ? i : oldest;
     if (b->n == BALLOTS_MAX)
         drop(b, oldest);
     b->at[b->n] = (struct ballot){.of = *of};
@@ -146,6 +153,10 @@ bool ballots_may_open(const struct ballots *b, const struct origin *of, const ui
                       const struct takeover *taken, char *why, size_t size)
 {
     const struct ballot *x = ballots_find(b, of);
+    if (!x && !taken && memcmp(of->head, by, sizeof of->head) != 0) {
+        snprintf(why, size, "knows nothing of a job that the asking node has taken over");
+        return false;
+    }
     if (!x || is_headed_by(x, by) || (taken && is_next(x, by, taken)))
         return true;
     if (taken && x->attempt > taken->attempt && x->attempt != BALLOT_ENDED)

@@ -128,8 +128,7 @@ static bool note_read(struct dossier *ret, const json_t *note)
                             .wait_for = (uint64_t)json_integer_value(json_object_get(note, "wait_for")),
                             .inputs = json_incref(json_object_get(note, "inputs")),
                             .has_inputs = json_is_true(json_object_get(note, "has_inputs")),
-                            .seen = json_integer_value(json_object_get(note, "seen")),
-                            .was_reachable = true};
+                            .seen = json_integer_value(json_object_get(note, "seen"))};
     snprintf(ret->name, sizeof ret->name, "%s", name ? name : "?");
     return ret->id >= STORE_FIRST_DOSSIER && ret->job && head && !id_parse(ret->head, head) &&
            origin_read(&ret->of, json_object_get(note, "origin")) &&
@@ -206,8 +205,6 @@ static void fetch_inputs(struct deputy *d, struct dossier *x)
     free(folder);
 }
 
-static void arm(struct deputy *d);
-
 static void on_fetched(void *owner, const char *why)
 {
     struct dossier *x = owner;
@@ -222,7 +219,7 @@ static void on_fetched(void *owner, const char *why)
                 x->why_none);
     }
     put_note(x->deputy, x);
-    arm(x->deputy);
+    deputy_arm(x->deputy);
 }
 
 /* --- news ------------------------------------------------------------------------------------- */
@@ -325,6 +322,19 @@ static void take_lines(struct deputy *d, const struct dossier *x, const json_t *
     }
 }
 
+/* Only what it has taken part in as rank 1: else any member could fill the disk. */
+static bool is_deputy_of(const struct deputy *d, const uint8_t head[16], uint64_t job, const json_t *life)
+{
+    const json_t *origin = json_object_get(life, "origin");
+    struct origin of = {.job = job};
+    memcpy(of.head, head, sizeof of.head);
+    if (origin && !origin_read(&of, origin))
+        return false;
+    const struct ballot *b = ballots_find(d->setup.ballots, &of);
+    return b && !memcmp(b->head, head, sizeof b->head) &&
+           !memcmp(b->deputy, deputy_self(d), sizeof b->deputy);
+}
+
 static int take_news(struct deputy *d, struct dossier *x, const json_t *body, struct err *err)
 {
     int r = take_record(d, x, body, err);
@@ -347,11 +357,16 @@ void deputy_take_news(struct deputy *d, const uint8_t from[16], const json_t *bo
     const uint64_t job = (uint64_t)json_integer_value(json_object_get(body, "job"));
     struct dossier *x = deputy_find(d, from, job);
     struct err err;
+    if (x)
+        claim_end(d, x, "its head is back"); /* votes are counted by rank of its nodes */
     if (x && json_is_true(json_object_get(body, "fresh"))) {
         store_drop_job(d->setup.store, x->id);
         x->number = 0;
     } else if (!x && !json_is_true(json_object_get(body, "fresh"))) {
         answer(d, from, body, "it has lost what it kept before");
+        return;
+    } else if (!x && !is_deputy_of(d, from, job, json_object_get(body, "life"))) {
+        answer(d, from, body, "it is not rank 1 of the job");
         return;
     } else if (!x && count(d) == DEPUTY_MOST) {
         answer(d, from, body, "it keeps those of as many jobs as it may already");
@@ -379,7 +394,7 @@ void deputy_take_recall(struct deputy *d, const uint8_t from[16], const json_t *
         return;
     }
     if (x) {
-        claim_end(d, x, "its head is back");
+        claim_void(d, x);
         deputy_forget(d, x, true);
     }
     deputy_send(d, from,
@@ -398,7 +413,7 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
 {
     const bool is_reachable = deputy_reaches(d, x->head);
     if (is_reachable && (!x->was_reachable || x->lost.us)) {
-        claim_end(d, x, "its head is back");
+        claim_void(d, x);
         deputy_send(d, x->head,
                     json_pack("{s:s s:I s:b}", "kind", "dossier-held", "job", (json_int_t)x->job, "kept", 1));
     }
@@ -413,7 +428,7 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
         claim_begin(d, x, false, false, NULL, NULL);
 }
 
-static void arm(struct deputy *d)
+void deputy_arm(struct deputy *d)
 {
     const struct instant now = clock_now();
     uint64_t due = UINT64_MAX;
@@ -438,7 +453,7 @@ void deputy_changed(struct deputy *d)
         look_at(d, x, now);
     }
     taken_changed(d);
-    arm(d);
+    deputy_arm(d);
 }
 
 static void on_timer(void *owner)
@@ -517,6 +532,8 @@ void deputy_stop(struct deputy *d)
         return;
     d->is_stopped = true;
     timer_stop(d->timer);
+    for (struct dossier *x = d->dossiers; x; x = x->next)
+        claim_end(d, x, "ringd on this node ends");
 }
 
 void deputy_free(struct deputy *d)

@@ -58,7 +58,9 @@ struct deputy_setup { /* the pointers are borrowed */
 };
 struct deputy *deputy_new(const struct deputy_setup *setup);
 void deputy_free(struct deputy *d); /* after store_close: its answers come here; before parts_free */
-void deputy_stop(struct deputy *d); /* before store_close: nothing more is sent or begun */
+void deputy_stop(
+    struct deputy
+        *d); /* before http_stop: who asked for a job is answered, and nothing more is sent or begun */
 
 /* Messages, whose fields have been checked. */
 void deputy_take_news(struct deputy *d, const uint8_t from[16], const json_t *body);
@@ -75,8 +77,9 @@ void deputy_ended(struct deputy *d, uint64_t job); /* a job of this node has end
 /* What that old head may fetch of its job, which has that number here (parts.h); NULL: nothing. */
 struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t as);
 /* After a restart: the inputs of each job that this node has taken over, and its number here; the
- * loan is borrowed. May wait for this node's disk. */
-void deputy_lend(struct deputy *d, void (*lend)(void *owner, uint64_t job, struct loan *loan), void *owner);
+ * loan is borrowed, NULL: there are none. False: the coord has no such job. May wait for this node's
+ * disk. */
+void deputy_lend(struct deputy *d, bool (*lend)(void *owner, uint64_t job, struct loan *loan), void *owner);
 
 /* Takes a job over by hand: the one that had that number at that head. must_ask: all other nodes of
  * the job have to promise it; without, those in reach. `done` comes once, perhaps at once: with its

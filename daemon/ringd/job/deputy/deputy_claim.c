@@ -63,14 +63,13 @@ void claim_free(struct claim *claim)
     free(claim);
 }
 
-/* Those that promised it, or may yet, and this node itself. */
-static void release_all(struct deputy *d, const struct dossier *x, const struct claim *c)
+void claim_release(struct deputy *d, const struct origin *of, const struct job_nodes *nodes)
 {
-    ballots_release(d->setup.ballots, &x->of, deputy_self(d), time(NULL));
-    for (size_t r = 0; r < x->nodes.n; r++)
-        if (c->vote[r] != VOTE_NONE && memcmp(x->nodes.id[r], deputy_self(d), 16) != 0)
-            deputy_send(d, x->nodes.id[r],
-                        json_pack("{s:s s:o}", "kind", "claim-release", "origin", origin_encode(&x->of)));
+    ballots_release(d->setup.ballots, of, deputy_self(d), time(NULL));
+    for (size_t r = 0; r < nodes->n; r++)
+        if (memcmp(nodes->id[r], deputy_self(d), 16) != 0)
+            deputy_send(d, nodes->id[r],
+                        json_pack("{s:s s:o}", "kind", "claim-release", "origin", origin_encode(of)));
 }
 
 void claim_end(struct deputy *d, struct dossier *x, const char *why)
@@ -82,13 +81,22 @@ void claim_end(struct deputy *d, struct dossier *x, const char *why)
     void *arg = c->arg;
     char text[400];
     snprintf(text, sizeof text, "%s", why);
-    release_all(d, x, c);
+    claim_release(d, &x->of, &x->nodes);
     x->claim = NULL;
     x->retry.us = clock_now().us + AGAIN_US;
     log_job(LOG_LEVEL_INFO, x->job, "this job of %s is not taken over: %s", x->name, text);
     claim_free(c);
+    deputy_arm(d);
     if (done)
         done(arg, 0, text);
+}
+
+void claim_void(struct deputy *d, struct dossier *x)
+{
+    if (x->claim)
+        claim_end(d, x, "its head is back");
+    else
+        claim_release(d, &x->of, &x->nodes);
 }
 
 /* --- counting --------------------------------------------------------------------------------- */

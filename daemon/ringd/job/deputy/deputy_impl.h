@@ -41,6 +41,7 @@ struct dossier {
 struct taken_job {
     struct taken_job *next;
     uint8_t head[16];
+    char name[64];          /* of that head */
     uint64_t job, as;       /* its numbers there and here */
     uint64_t id;            /* of the folder of its inputs */
     json_t *inputs;         /* owned */
@@ -69,11 +70,17 @@ void deputy_forget(struct deputy *d, struct dossier *x, bool drops);
 char *deputy_folder(const struct deputy *d, uint64_t id); /* the caller frees */
 void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later */
 
+void deputy_arm(struct deputy *d); /* its timer, for what is due next */
+
 /* deputy_claim.c */
 bool claim_may_begin(const struct dossier *x); /* by itself, once its time has come */
 void claim_begin(struct deputy *d, struct dossier *x, bool by_hand, bool must_ask,
                  void (*done)(void *arg, uint64_t as, const char *why), void *arg);
 void claim_end(struct deputy *d, struct dossier *x, const char *why); /* unsuccessful */
+/* The head is back: what was promised for it, perhaps in an earlier life of this daemon, is void. */
+void claim_void(struct deputy *d, struct dossier *x);
+/* This node itself, and the others that promised the job, or may have. */
+void claim_release(struct deputy *d, const struct origin *of, const struct job_nodes *nodes);
 void claim_free(struct claim *claim);
 
 /* deputy_taken.c */

@@ -37,8 +37,9 @@ static void key_of(char ret[ORIGIN_KEY], const struct taken_job *t)
 static void put_note(const struct deputy *d, const struct taken_job *t)
 {
     char key[ORIGIN_KEY];
-    json_t *note = json_pack("{s:o s:I s:I s:I s:O}", "head", id_json(t->head), "job", (json_int_t)t->job,
-                             "as", (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
+    json_t *note =
+        json_pack("{s:o s:s s:I s:I s:I s:O}", "head", id_json(t->head), "name", t->name, "job",
+                  (json_int_t)t->job, "as", (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
     char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
     key_of(key, t);
     if (text)
@@ -120,6 +121,29 @@ static struct loan *lend(struct deputy *d, const char *folder, const json_t *inp
     return loan;
 }
 
+static bool has_ended(const json_t *record)
+{
+    const char *state = json_string_value(json_object_get(record, "state"));
+    for (enum job_state s = 0; state && s < JOB_STATES; s++)
+        if (job_state_ended(s) && !strcmp(state, job_state_name(s)))
+            return true;
+    return false;
+}
+
+/* Its note goes, and its inputs. */
+static void taken_drop(struct deputy *d, struct taken_job *t)
+{
+    char key[ORIGIN_KEY];
+    struct taken_job **at = &d->taken;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    key_of(key, t);
+    store_put_note(d->setup.store, key, NULL);
+    deputy_drop_folder(d, t->id);
+    taken_free(t);
+}
+
 /* --- taking over ------------------------------------------------------------------------------ */
 
 /* A job on its way from the dossiers to the coord. */
@@ -127,7 +151,10 @@ struct passage {
     struct deputy *deputy;
     struct job_head from;
     uint64_t as, id;
-    json_t *inputs; /* owned */
+    json_t *inputs;    /* owned */
+    struct loan *loan; /* held: these inputs; NULL: there are none */
+    struct origin of;
+    struct job_nodes nodes; /* that promised it */
     void (*done)(void *arg, uint64_t as, const char *why);
     void *arg;
 };
@@ -137,6 +164,7 @@ static void end_passage(struct passage *p, const char *why)
     if (p->done)
         p->done(p->arg, why ? 0 : p->as, why);
     json_decref(p->inputs);
+    loan_drop(p->loan);
     free(p);
 }
 
@@ -166,45 +194,85 @@ static void bring_state(const struct deputy *d, const struct passage *p, const j
     free(to);
 }
 
+/* It cannot be read: the old head may go on with it. */
+static void undo(struct passage *p)
+{
+    struct deputy *d = p->deputy;
+    struct taken_job *t = taken_find(d, p->from.id, p->from.job);
+    store_drop_job(d->setup.store, p->as);
+    claim_release(d, &p->of, &p->nodes);
+    if (t)
+        taken_drop(d, t);
+}
+
 static void on_entry(void *arg, const char *text)
 {
     struct passage *p = arg;
     struct deputy *d = p->deputy;
     json_t *list = text ? json_loads(text, 0, NULL) : NULL;
-    const json_t *entry = json_array_get(list, 0);
+    const json_t *entry = json_array_get(list, 0), *record = json_object_get(entry, "record");
     if (d->is_stopped) {
         end_passage(p, "ringd on this node ends");
+    } else if (has_ended(record)) { /* in an earlier life of this daemon */
+        end_passage(p, NULL);
     } else {
-        char *folder = deputy_folder(d, p->id);
-        struct loan *loan = lend(d, folder, p->inputs);
-        bring_state(d, p, json_object_get(json_object_get(entry, "record"), "spec"));
-        const bool is_taken = entry && d->setup.taken(d->setup.owner, p->as, entry, loan, &p->from);
-        loan_drop(loan);
-        free(folder);
+        bring_state(d, p, json_object_get(record, "spec"));
+        const bool is_taken = entry && d->setup.taken(d->setup.owner, p->as, entry, p->loan, &p->from);
+        if (!is_taken)
+            undo(p);
         end_passage(p, is_taken ? NULL : "what this node keeps of the job cannot be read: see its log");
     }
     json_decref(list);
 }
 
+static struct passage *passage_new(struct deputy *d, const struct taken_job *t, struct loan *loan)
+{
+    struct passage *p = xcalloc(1, sizeof *p);
+    *p = (struct passage){.deputy = d,
+                          .from = {.job = t->job},
+                          .as = t->as,
+                          .id = t->id,
+                          .inputs = json_deep_copy(t->inputs),
+                          .loan = loan_hold(loan)};
+    memcpy(p->from.id, t->head, sizeof p->from.id);
+    snprintf(p->from.name, sizeof p->from.name, "%s", t->name);
+    return p;
+}
+
+static struct taken_job *add(struct deputy *d, const struct dossier *x)
+{
+    struct taken_job *t = xcalloc(1, sizeof *t);
+    *t = (struct taken_job){.next = d->taken,
+                            .job = x->job,
+                            .as = store_next_job(d->setup.store),
+                            .id = x->id,
+                            .inputs = json_deep_copy(x->inputs)};
+    memcpy(t->head, x->head, sizeof t->head);
+    snprintf(t->name, sizeof t->name, "%s", x->name);
+    d->taken = t;
+    put_note(d, t);
+    return t;
+}
+
 void taken_begin(struct deputy *d, struct dossier *x, void (*done)(void *arg, uint64_t as, const char *why),
                  void *arg)
 {
-    struct passage *p = xcalloc(1, sizeof *p);
-    struct taken_job *t = xcalloc(1, sizeof *t);
-    *p = (struct passage){.deputy = d,
-                          .from = {.job = x->job},
-                          .as = store_next_job(d->setup.store),
-                          .id = x->id,
-                          .inputs = json_deep_copy(x->inputs),
-                          .done = done,
-                          .arg = arg};
-    memcpy(p->from.id, x->head, sizeof p->from.id);
-    snprintf(p->from.name, sizeof p->from.name, "%s", x->name);
-    *t = (struct taken_job){
-        .next = d->taken, .job = x->job, .as = p->as, .id = x->id, .inputs = json_deep_copy(x->inputs)};
-    memcpy(t->head, x->head, sizeof t->head);
-    d->taken = t;
-    put_note(d, t);
+    char *folder = deputy_folder(d, x->id);
+    struct loan *loan = lend(d, folder, x->inputs);
+    free(folder);
+    if (!loan && json_array_size(x->inputs)) {
+        claim_release(d, &x->of, &x->nodes);
+        if (done)
+            done(arg, 0, "what this node has fetched of its inputs cannot be opened: see its log");
+        return;
+    }
+    const struct taken_job *t = add(d, x);
+    struct passage *p = passage_new(d, t, loan);
+    p->of = x->of;
+    p->nodes = x->nodes;
+    p->done = done;
+    p->arg = arg;
+    loan_drop(loan);
     log_job(LOG_LEVEL_INFO, x->job, "this job of %s is job %llu of this node from now on", x->name,
             (unsigned long long)p->as);
     store_move_job(d->setup.store, x->id, p->as);
@@ -242,15 +310,16 @@ static void showing_free(struct aside_work *w)
     free(s);
 }
 
-static void say(struct deputy *d, struct taken_job *t, const json_t *record)
+/* why: the files of its result cannot be fetched; NULL: they can, or there are none. */
+static void say(struct deputy *d, struct taken_job *t, const json_t *record, const char *why)
 {
     const json_t *result = json_object_get(record, "result"), *error = json_object_get(record, "error");
     deputy_send(d, t->head,
-                json_pack("{s:s s:I s:I s:O s:O* s:O* s:o*}", "kind", "job-adopted", "job",
+                json_pack("{s:s s:I s:I s:O s:O* s:O* s:o* s:s*}", "kind", "job-adopted", "job",
                           (json_int_t)t->job, "as", (json_int_t)t->as, "state",
                           json_object_get(record, "state"), "error", json_is_string(error) ? error : NULL,
                           "result", json_is_object(result) ? result : NULL, "files",
-                          t->files ? file_set_list(t->files) : NULL));
+                          t->files ? file_set_list(t->files) : NULL, "unsent", why));
 }
 
 static void on_opened(struct aside_work *w)
@@ -261,21 +330,9 @@ static void on_opened(struct aside_work *w)
     if (t) {
         t->is_opening = false;
         t->files = t->files ? t->files : file_set_hold(s->files);
-        if (!s->files && s->folder)
-            log_job(LOG_LEVEL_WARNING, t->as, "the result of this job cannot be handed to its old head: %s",
-                    s->err.text);
-        say(d, t, s->record);
+        say(d, t, s->record, !s->files && s->folder ? s->err.text : NULL);
     }
     showing_free(w);
-}
-
-static bool has_ended(const json_t *record)
-{
-    const char *state = json_string_value(json_object_get(record, "state"));
-    for (enum job_state s = 0; state && s < JOB_STATES; s++)
-        if (job_state_ended(s) && !strcmp(state, job_state_name(s)))
-            return true;
-    return false;
 }
 
 static char *result_folder(const struct deputy *d, uint64_t as, const json_t *record)
@@ -318,7 +375,7 @@ static void on_record(void *arg, const char *text)
             showing_free(&s->work);
         }
     } else if (t && record && !d->is_stopped && !has_ended(record)) {
-        say(d, t, record);
+        say(d, t, record, NULL);
     }
     json_decref(record);
 }
@@ -353,18 +410,11 @@ bool deputy_take_landed(struct deputy *d, const uint8_t from[16], const json_t *
 {
     const uint64_t job = (uint64_t)json_integer_value(json_object_get(body, "job")),
                    as = (uint64_t)json_integer_value(json_object_get(body, "as"));
-    struct taken_job **at = &d->taken, *t = taken_find(d, from, job);
-    char key[ORIGIN_KEY];
+    struct taken_job *t = taken_find(d, from, job);
     if (!t || t->as != as)
         return false;
-    while (*at != t)
-        at = &(*at)->next;
-    *at = t->next;
-    key_of(key, t);
-    store_put_note(d->setup.store, key, NULL);
-    deputy_drop_folder(d, t->id);
     *ret_as = as;
-    taken_free(t);
+    taken_drop(d, t);
     return json_is_true(json_object_get(body, "over"));
 }
 
@@ -376,13 +426,13 @@ struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t a
     return t ? t->files : NULL;
 }
 
-void deputy_lend(struct deputy *d, void (*lend_to)(void *owner, uint64_t job, struct loan *loan), void *owner)
+void deputy_lend(struct deputy *d, bool (*lend_to)(void *owner, uint64_t job, struct loan *loan), void *owner)
 {
     for (struct taken_job *t = d->taken; t; t = t->next) {
         char *folder = deputy_folder(d, t->id);
         struct loan *loan = lend(d, folder, t->inputs);
-        if (loan)
-            lend_to(owner, t->as, loan);
+        if (!lend_to(owner, t->as, loan)) /* it has ended, or the daemon did while it took the job over */
+            store_get_unfinished(d->setup.store, t->as, on_entry, passage_new(d, t, loan));
         loan_drop(loan);
         free(folder);
     }
@@ -407,6 +457,8 @@ void taken_read_notes(struct deputy *d)
                                 .as = (uint64_t)json_integer_value(json_object_get(note, "as")),
                                 .id = (uint64_t)json_integer_value(json_object_get(note, "id")),
                                 .inputs = json_incref(json_object_get(note, "inputs"))};
+        const char *name = json_string_value(json_object_get(note, "name"));
+        snprintf(t->name, sizeof t->name, "%s", name ? name : "?");
         if (!head || id_parse(t->head, head) || !t->job || !t->as || t->id < STORE_FIRST_DOSSIER ||
             file_set_check(t->inputs, false, &err)) {
             store_put_note(d->setup.store, key, NULL);

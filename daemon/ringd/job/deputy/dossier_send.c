@@ -263,7 +263,9 @@ static void on_written(void *arg, const char *nothing)
 {
     struct dossier_send *d = come_back(arg);
     (void)nothing;
-    if (d)
+    if (d && store_trouble(d->setup.store))
+        give_up(d, "this node cannot write to its disk who keeps it");
+    else if (d)
         open_all(d);
 }
 

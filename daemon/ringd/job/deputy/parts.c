@@ -92,6 +92,16 @@ static void on_read(struct aside_work *w)
     reading_free(w);
 }
 
+/* A disk that hangs may take a thread for each node that asks, and no more. */
+static bool is_read(const struct parts *p, const uint8_t to[16])
+{
+    const struct reading *r;
+    LIST_FOREACH (r, &p->readings, next)
+        if (!memcmp(r->to, to, sizeof r->to))
+            return true;
+    return false;
+}
+
 void parts_take_ask(struct parts *p, const uint8_t from[16], const json_t *body)
 {
     const json_int_t round = json_integer_value(json_object_get(body, "round"));
@@ -99,6 +109,10 @@ void parts_take_ask(struct parts *p, const uint8_t from[16], const json_t *body)
         p->setup.files(p->setup.owner, from, (uint64_t)json_integer_value(json_object_get(body, "job")));
     if (!files) {
         answer(p, from, round, NULL, 0, "this node hands over no files of that job");
+        return;
+    }
+    if (is_read(p, from)) {
+        answer(p, from, round, NULL, 0, "the part before is still being read");
         return;
     }
     struct reading *r = xmalloc(sizeof *r);

@@ -41,7 +41,7 @@ static bool is_in(const struct members_ring *ring, const uint8_t id[16])
 /* Of the nodes of its last attempt; who was removed from the cluster takes nothing over. */
 static bool has_half(const struct recall *r, const struct job *job, const struct members_ring *ring)
 {
-    const struct job_nodes *nodes = &job->interruption.nodes;
+    const struct job_nodes *nodes = &job->ran;
     size_t here = 0;
     for (size_t i = 0; i < nodes->n; i++)
         here += is_in(ring, nodes->id[i]) || cluster_has_removed(r->setup.cluster, nodes->id[i]);
