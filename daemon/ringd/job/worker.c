@@ -222,8 +222,8 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[700];
-    if (w->state == WORKER_IDLE) { /* outside of its own call */
-        timer_set_us(w->rest_over, 0);
+    if (w->state == WORKER_IDLE) { /* at once: its job may go on before any timer runs */
+        worker_drop_stage(w);
         return;
     }
     if (w->state != WORKER_ENDING) {

@@ -185,9 +185,10 @@ static void check_lost(const struct spawn *s, const struct sim_job *job)
 {
     const struct sim_run *run = &job->run;
     const uint64_t made = run->made < job->said ? run->made : job->said;
-    /* A head that lost its words with its power does not go on from copies that are further; and
-     * after the last step all copies go. */
-    if (!job->copies || !made || made == job->steps || made + 1 < run->made ||
+    /* A head that lost its words with its power does not go on from copies that are further. After
+     * the last step all copies go, and so they do when the job fails or is cancelled: a head that
+     * loses that word goes on without them. */
+    if (!job->copies || !made || made == job->steps || run->is_over || made + 1 < run->made ||
         lost(s, run) > (run->ranks > 1))
         return;
     if (s->step + 1 < made)
@@ -225,6 +226,13 @@ void copies_begin(struct spawn *s, const json_t *restore)
         job->next.nodes |= 1U << of->node->number;
         job->next.memory[of->node->number] = of->node->memory[s->job];
     }
+}
+
+void sim_copies_over(const struct sim_node *head, uint64_t id)
+{
+    for (size_t i = 0; i < sim->jobs; i++)
+        if (sim->job[i].head == head && sim->job[i].id == id)
+            sim->job[i].run.is_over = sim->job[i].next.is_over = true;
 }
 
 void sim_copies_made(struct spawn *s)

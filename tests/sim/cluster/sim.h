@@ -133,8 +133,9 @@ struct sim_node *sim_stage_node(const struct spawn *s);
 void sim_stage_kill(struct spawn *s, bool is_starved); /* by somebody else; the kernel, for memory */
 void sim_stages_stop(struct sim_node *n);
 void sim_stage_lane_lost(struct sim_conn_end *e);
-void sim_memory_lose(struct sim_node *n); /* with its daemon */
-void sim_copies_made(struct spawn *s);    /* rank 0 has made a step */
+void sim_memory_lose(struct sim_node *n);                       /* with its daemon */
+void sim_copies_made(struct spawn *s);                          /* rank 0 has made a step */
+void sim_copies_over(const struct sim_node *head, uint64_t id); /* it ends, and does not go on */
 
 /* --- disks ------------------------------------------------------------------------------------ */
 
@@ -181,6 +182,7 @@ struct sim_run {          /* of a job's stages, from copies or from the disk unt
     uint64_t began, made; /* steps */
     int64_t attempt;
     bool is_restored, is_settled; /* from copies; it has whole ones of its own */
+    bool is_over;                 /* as its head has said: its nodes need no copies any more */
     size_t ranks;
     unsigned nodes, memory[SIM_NODES]; /* a bit for each; its `memory` then */
 };
