@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a generation had read and generated when it lost a stage process, as its daemon kept it
- * (ringd/job/survive/token_log.h): rank 0 brings the caches to where they were, and goes on. Main thread of
- * rank 0. */
+ * (ringd/job/survive/token_log.h): rank 0 brings the caches to where they were, and goes on. Main
+ * thread of rank 0. */
 #ifndef DAEMON_SO_FAR_H
 #define DAEMON_SO_FAR_H
 

@@ -112,6 +112,12 @@ void store_get_lines(struct store *s, uint64_t job, int64_t after, void (*done)(
     done(arg, NULL);
 }
 
+const char *store_trouble(const struct store *s)
+{
+    (void)s;
+    return NULL;
+}
+
 int aside_run(struct aside *a, struct aside_work *w)
 {
     (void)a, (void)w;

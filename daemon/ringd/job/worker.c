@@ -25,7 +25,7 @@
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
-enum { LATE_US = 500000 /* our own lateness from which on the time does not count */ };
+enum { LATE_US = 500000 /* our own lateness that does not count */ };
 
 /* --- telling the head ------------------------------------------------------------------------- */
 

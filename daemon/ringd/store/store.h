@@ -26,7 +26,8 @@ void store_close(struct store *store);
 /* What is to be written waits in memory for a disk that is slow, hangs or refuses: up to so much,
  * "store_writes" of the ledger. History may take three quarters of it, and the oldest that is not
  * being written gives way to new; where there is none, what is new goes. Records of jobs may take
- * seven eighths of it, notes all; history gives way to them, and an older record of the same job to a newer one. */
+ * seven eighths of it, notes all; history gives way to them, and an older record of the same job to
+ * a newer one. */
 enum { STORE_WAITING_MIB = 4 };
 /* Why writing fails at present, and the way out, or NULL. The text lives as long as the store. The
  * log names it once. */

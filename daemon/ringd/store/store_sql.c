@@ -55,10 +55,10 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_END_TEXT] = "DELETE FROM events WHERE job=?1 AND kind IN ('prompt','tokens')",
     [SQL_PUT_EVENT] = "INSERT INTO events(job,kind,json) VALUES(?1,?2,?3)",
     [SQL_TRIM] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
-    [SQL_JOBS] =
-        ("SELECT "
-         "json_remove(json,'$.spec','$.plan','$.memory','$.start','$.relayed','$.result','$.waits_for') "
-         "FROM jobs WHERE state<>'kept' ORDER BY id DESC LIMIT ?1"),
+    [SQL_JOBS] = ("SELECT "
+                  "json_remove(json,'$.spec','$.plan','$.memory','$.start','$.relayed','$.result','$.waits_"
+                  "for','$.wanted_files') "
+                  "FROM jobs WHERE state<>'kept' ORDER BY id DESC LIMIT ?1"),
     [SQL_JOB] = "SELECT json FROM jobs WHERE id=?1",
     [SQL_EVENTS] = "SELECT json FROM events WHERE job=?1 ORDER BY id",
     [SQL_EVENTS_OF_KIND] = ("SELECT json FROM events WHERE job=?1 AND kind=?2 AND (?3<=0 OR "

@@ -77,8 +77,8 @@ void deputy_ended(struct deputy *d, uint64_t job); /* a job of this node has end
 /* What that old head may fetch of its job, which has that number here (parts.h); NULL: nothing. */
 struct file_set *deputy_files(struct deputy *d, const uint8_t to[16], uint64_t as);
 /* After a restart: the inputs of each job that this node has taken over, and its number here; the
- * loan is borrowed, NULL: there are none. False: the coord has no such job. May wait for this node's
- * disk. */
+ * loan is borrowed, NULL: there are none. False: the coord has no such job. May wait for the disk
+ * of this node. */
 void deputy_lend(struct deputy *d, bool (*lend)(void *owner, uint64_t job, struct loan *loan), void *owner);
 
 /* Takes a job over by hand: the one that had that number at that head. must_ask: all other nodes of

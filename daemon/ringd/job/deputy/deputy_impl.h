@@ -77,7 +77,7 @@ bool claim_may_begin(const struct dossier *x); /* by itself, once its time has c
 void claim_begin(struct deputy *d, struct dossier *x, bool by_hand, bool must_ask,
                  void (*done)(void *arg, uint64_t as, const char *why), void *arg);
 void claim_end(struct deputy *d, struct dossier *x, const char *why); /* unsuccessful */
-/* The head is back: what was promised for it, perhaps in an earlier life of this daemon, is void. */
+/* The head is back: what was promised, perhaps in an earlier life of this daemon, is void. */
 void claim_void(struct deputy *d, struct dossier *x);
 /* This node itself, and the others that promised the job, or may have. */
 void claim_release(struct deputy *d, const struct origin *of, const struct job_nodes *nodes);
