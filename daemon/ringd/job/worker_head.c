@@ -57,6 +57,8 @@ void worker_note_attempt(struct worker *w)
     const uint8_t *deputy = w->ranks > 1 ? w->nodes[1] : w->head;
     worker_forget_noting(w);
     ballots_open(w->setup.ballots, &w->origin, w->head, deputy, (uint32_t)w->attempt, time(NULL));
+    if (w->ranks < 2) /* nobody could take it over */
+        return;
     w->noting = xmalloc(sizeof *w->noting);
     w->noting->worker = w;
     store_sync(w->setup.store, on_noted, w->noting);
