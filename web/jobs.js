@@ -10,7 +10,7 @@ const SHOWN = 40, RECENT = 12;
 export const isOver = job => ['done', 'failed', 'cancelled'].includes(job.state);
 
 /** No stage works for it now. job.error says since when, why, and what it waits for. */
-export const isHalted = job => ['interrupted', 'paused'].includes(job.state);
+export const isHalted = job => ['interrupted', 'paused', 'moved'].includes(job.state);
 
 /** What a person should know of it, in red or grey: why it failed or waits, or that its disk is full. */
 export const trouble = job => job.error || (job.unsaved && !isOver(job) ? `not saved: ${job.unsaved}` : '');
@@ -44,7 +44,7 @@ export function tone(job) {
 
 /** A job that trains can be paused, and goes on when its user says so. */
 export function pauseButton(job) {
-    if (job.type !== 'train' || isOver(job))
+    if (job.type !== 'train' || isOver(job) || job.state === 'moved')
         return null;
     return job.state === 'paused' ? h('button', { type: 'button', class: 'main', 'data-do': 'continue', 'data-id': job.name }, 'Continue') :
         h('button', { type: 'button', 'data-do': 'pause', 'data-id': job.name }, 'Pause');

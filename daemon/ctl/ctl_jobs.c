@@ -332,28 +332,25 @@ const struct opt_def ctl_adopt_options[] = {
     {.name = NULL},
 };
 
+static void print_adopt(const json_t *answer)
+{
+    const char *node = field_text(answer, "node", "?");
+    const long long id = (long long)field_number(answer, "id");
+    printf("job %s is job %lld@%s from now on: `ringctl attach %lld@%s` shows its progress\n",
+           field_text(answer, "was", "?"), id, node, id, node);
+}
+
 /* "7@a": job 7, which was submitted on a. */
 int ctl_adopt_main(struct ctl *ctl)
 {
     const char *name = ctl->n_args == 1 ? ctl->args[0] : "", *at = strchr(name, '@');
-    json_t *answer = NULL;
     if (!at || at == name || !at[1] || strspn(name, "0123456789") != (size_t)(at - name))
         return ctl_usage(ctl, "a job of another node is needed, as NUMBER@NODE: `ringctl jobs` lists them");
     char *path = xasprintf("/v1/jobs/%.*s/adopt/%s", (int)(at - name), name, at + 1);
-    json_t *body = json_pack("{s:b}", "force", (int)opts_flag(ctl->opts, "force"));
-    const int rc = ctl_request(ctl, "POST", path, body, &answer);
+    const int rc = ctl_request_print(
+        ctl, "POST", path, json_pack("{s:b}", "force", (int)opts_flag(ctl->opts, "force")), print_adopt);
     free(path);
-    json_decref(body);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        printf("job %s is job %lld@%s from now on: `ringctl attach %lld@%s` shows its progress\n", name,
-               (long long)field_number(answer, "id"), field_text(answer, "node", "?"),
-               (long long)field_number(answer, "id"), field_text(answer, "node", "?"));
-    json_decref(answer);
-    return CTL_OK;
+    return rc;
 }
 
 int ctl_cancel_main(struct ctl *ctl)

@@ -68,7 +68,7 @@ enum paint paint_of_state(const char *word, size_t bytes)
         {"failed", PAINT_BAD},   {"gone", PAINT_BAD},         {"removed", PAINT_BAD},
         {"out", PAINT_BAD},      {"one-way", PAINT_BAD},      {"version", PAINT_BAD},
         {"cloned", PAINT_BAD},   {"broken", PAINT_BAD},       {"error", PAINT_BAD},
-        {"paused", PAINT_WAIT},
+        {"paused", PAINT_WAIT},  {"moved", PAINT_WAIT},
     };
     for (size_t i = 0; i < sizeof states / sizeof *states; i++)
         if (strlen(states[i].word) == bytes && !strncmp(states[i].word, word, bytes))

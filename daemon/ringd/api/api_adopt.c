@@ -28,7 +28,9 @@ static void on_adopted(void *arg, uint64_t as, const char *why)
 {
     struct adoption *a = arg;
     if (as)
-        api_reply(a->call, 200, json_pack("{s:I s:s}", "id", (json_int_t)as, "node", a->self));
+        api_reply(a->call, 200,
+                  json_pack("{s:I s:s s:o}", "id", (json_int_t)as, "node", a->self, "was",
+                            json_sprintf("%llu@%s", (unsigned long long)a->job, a->head)));
     else
         http_fail(a->call, 409, "refused", "job %" PRIu64 " of node %s is not taken over: %s", a->job,
                   a->head, why);

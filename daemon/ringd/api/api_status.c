@@ -35,7 +35,7 @@ static json_t *jobs_in_hand(struct api *api)
 {
     json_t *running = json_array(), *queued = json_array(), *paused = json_array();
     for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
-        if (!job_state_ended(job->state))
+        if (!job_state_ended(job->state) && job->state != JOB_MOVED) /* its new head has it */
             json_array_insert_new(job->state == JOB_QUEUED   ? queued
                                   : job->state == JOB_PAUSED ? paused
                                                              : running,

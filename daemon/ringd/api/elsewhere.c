@@ -95,7 +95,7 @@ json_t *elsewhere_in_hand(struct elsewhere *e)
         const bool is_up = members_reachable(e->setup.members, head->id);
         json_array_foreach (rows, k, row) {
             const char *state = json_string_value(json_object_get(row, "state"));
-            if (!is_up || job_row_ended(row))
+            if (!is_up || job_row_ended(row) || !strcmp(state, job_state_name(JOB_MOVED)))
                 continue;
             json_t *dressed = dress(e, head, is_up, row);
             json_array_insert(!strcmp(state, "queued")   ? queued

@@ -83,7 +83,7 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
     for (const struct job *job = coord_first(n->coord); job; job = job->next) {
         queued += job->state == JOB_QUEUED;
         paused += job->state == JOB_PAUSED;
-        if (job->state == JOB_QUEUED || job->state == JOB_PAUSED || job_state_ended(job->state))
+        if (job->state == JOB_QUEUED || job_phase(job->state)->is_aside || job_state_ended(job->state))
             continue;
         running++;
         active = job;

@@ -25,25 +25,20 @@ static bool goes_on(const struct job *job)
     return !job->asked.keep_alive && job->asked.on_loss != ON_LOSS_STOP;
 }
 
-/* It waits without nodes, for a word. */
-static bool is_aside(const struct job *job)
-{
-    return job->state == JOB_PAUSED || job->state == JOB_MOVED;
-}
-
 /* Why it does not go on; NULL: it does, and waits, or is alive again. cause: of what interrupted
  * it. */
 static const char *revive(struct coord *c, struct job *job, const char *cause, struct err *err)
 {
     char why[600];
-    const bool has_begun = !is_aside(job) && (job->state != JOB_QUEUED || job->interruption.count);
+    const bool has_begun =
+        !job_phase(job->state)->is_aside && (job->state != JOB_QUEUED || job->interruption.count);
     if (has_begun && !goes_on(job))
         return "the daemon ended while the job was unfinished; a training job that saved its state goes on "
                "with --resume";
     if (coord_take_room(c, job->spec_bytes, err))
         return err->text;
-    if (is_aside(job) || job->state == JOB_QUEUED || coord_active(c)) {
-        job->state = is_aside(job) ? job->state : JOB_QUEUED;
+    if (job_phase(job->state)->is_aside || job->state == JOB_QUEUED || coord_active(c)) {
+        job->state = job_phase(job->state)->is_aside ? job->state : JOB_QUEUED;
         job_log_changed(&c->log, job);
         return NULL;
     }

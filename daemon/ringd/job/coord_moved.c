@@ -47,12 +47,12 @@ static enum job_state state_of(const char *shown)
                                                         : JOB_CANCELLED;
 }
 
-static void end(struct coord *c, struct job *job, const json_t *told)
+static void end(struct coord *c, struct job *job, const json_t *message)
 {
-    const enum job_state state = state_of(text_of(told, "state"));
-    const json_t *result = json_object_get(told, "result");
+    const enum job_state state = state_of(text_of(message, "state"));
+    const json_t *result = json_object_get(message, "result");
     char why[sizeof job->error];
-    snprintf(why, sizeof why, "%s", state == JOB_DONE ? "" : text_of(told, "error"));
+    snprintf(why, sizeof why, "%s", state == JOB_DONE ? "" : text_of(message, "error"));
     text_clean(job->error, sizeof job->error, why, true);
     json_decref(job->result);
     job->result = json_is_object(result) ? json_deep_copy(result) : NULL;
@@ -65,7 +65,7 @@ struct coming {
     struct coord *coord; /* borrowed: owner */
     struct landing *landing;
     uint64_t job;
-    json_t *told; /* owned: the message */
+    json_t *message; /* owned: "job-adopted" */
 };
 
 static void on_landed(void *owner, const char *folder, const char *why)
@@ -76,16 +76,16 @@ static void on_landed(void *owner, const char *folder, const char *why)
     c->coming = NULL;
     if (job && job->state == JOB_MOVED && folder) {
         job_log_note(&c->log, job, "its result is in %s%s%s", folder, *why ? ": " : "", why);
-        end(c, job, m->told);
+        end(c, job, m->message);
     } else if (job && job->state == JOB_MOVED) {
         job_log_note(&c->log, job, "its result could not be fetched from %s: %s", job->moved.name, why);
     }
-    json_decref(m->told);
+    json_decref(m->message);
     free(m);
     coord_land_later(c);
 }
 
-/* Whoever has such a job tells of it again, as an answer. */
+/* The new head of such a job names it again, as an answer. */
 static void on_land_again(void *owner)
 {
     struct coord *c = owner;
@@ -106,16 +106,16 @@ void coord_land_later(struct coord *c)
         timer_set_ms(c->land_again, LAND_AGAIN_MS);
 }
 
-/* One at a time: the others are told of again. */
-static void land(struct coord *c, struct parts *parts, struct job *job, const json_t *told)
+/* One at a time: the others are named again. */
+static void land(struct coord *c, struct parts *parts, struct job *job, const json_t *message)
 {
-    const json_t *files = json_object_get(told, "files");
+    const json_t *files = json_object_get(message, "files");
     struct err err;
     if (!json_array_size(files)) {
-        if (*text_of(told, "unsent"))
+        if (*text_of(message, "unsent"))
             job_log_note(&c->log, job, "its result stays on %s, as that of its job %llu: %s", job->moved.name,
-                         (unsigned long long)job->moved.job, text_of(told, "unsent"));
-        end(c, job, told);
+                         (unsigned long long)job->moved.job, text_of(message, "unsent"));
+        end(c, job, message);
         return;
     }
     if (c->coming)
@@ -125,7 +125,7 @@ static void land(struct coord *c, struct parts *parts, struct job *job, const js
         return;
     }
     struct coming *m = xcalloc(1, sizeof *m);
-    *m = (struct coming){.coord = c, .job = job->id, .told = json_deep_copy(told)};
+    *m = (struct coming){.coord = c, .job = job->id, .message = json_deep_copy(message)};
     c->coming = m;
     char *way = xasprintf("%s/results/.coming-%llu", c->setup.state_dir, (unsigned long long)job->id),
          *rescue = results_rescue(c->setup.state_dir, job->id),
@@ -243,6 +243,6 @@ void coord_moved_free(struct coord *c)
     if (!c->coming)
         return;
     landing_stop(c->coming->landing);
-    json_decref(c->coming->told);
+    json_decref(c->coming->message);
     free(c->coming);
 }

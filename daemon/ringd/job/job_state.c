@@ -57,9 +57,9 @@ static const struct job_phase phases[JOB_STATES] = {
      * are back, or without them. Its deadline is the user's. */
     [JOB_INTERRUPTED] = {.name = "INTERRUPTED", .shown = "interrupted", .late = JOB_LATE_FEWER},
     /* Its user stopped it after a step, and says when it goes on. It has no nodes. */
-    [JOB_PAUSED] = {.name = "PAUSED", .shown = "paused", .late = JOB_LATE_NEVER},
+    [JOB_PAUSED] = {.name = "PAUSED", .shown = "paused", .late = JOB_LATE_NEVER, .is_aside = true},
     /* Another node took it over, and hands its result back when it ends. It has no nodes. */
-    [JOB_MOVED] = {.name = "MOVED", .shown = "moved", .late = JOB_LATE_NEVER},
+    [JOB_MOVED] = {.name = "MOVED", .shown = "moved", .late = JOB_LATE_NEVER, .is_aside = true},
     [JOB_DONE] = {.name = "DONE", .shown = "done", .is_end = true},
     [JOB_FAILED] = {.name = "FAILED", .shown = "failed", .is_end = true},
     [JOB_CANCELLED] = {.name = "CANCELLED", .shown = "cancelled", .is_end = true},

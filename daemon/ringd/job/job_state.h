@@ -69,6 +69,7 @@ struct job_phase {
     enum job_again again;
     unsigned hears; /* 1 << job_word; others are dropped */
     bool extends;   /* while a stage says that it reads, the limit begins again */
+    bool is_aside;  /* it has no nodes, and waits for a word of its user or of another node */
     bool is_end;
 };
 const struct job_phase *job_phase(enum job_state s);

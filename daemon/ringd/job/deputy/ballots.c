@@ -7,7 +7,7 @@
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/store/store.h"
+#include "daemon/ringd/job/deputy/note.h"
 
 static const char word[] = "ballot";
 
@@ -21,7 +21,6 @@ struct ballots {
 
 static void put(struct ballots *b, const struct ballot *x)
 {
-    char key[ORIGIN_KEY];
     json_t *note = origin_encode(&x->of);
     json_object_set_new(note, "head", id_json(x->head));
     json_object_set_new(note, "before", id_json(x->before));
@@ -29,19 +28,12 @@ static void put(struct ballots *b, const struct ballot *x)
     json_object_set_new(note, "attempt", json_integer(x->attempt));
     json_object_set_new(note, "promised", json_boolean(x->is_promised));
     json_object_set_new(note, "at", json_integer(x->at));
-    char *text = json_dumps(note, JSON_COMPACT);
-    origin_key(key, word, &x->of);
-    if (text)
-        store_put_note(b->store, key, text);
-    free(text);
-    json_decref(note);
+    note_put(b->store, word, &x->of, note);
 }
 
 static void drop(struct ballots *b, size_t i)
 {
-    char key[ORIGIN_KEY];
-    origin_key(key, word, &b->at[i].of);
-    store_put_note(b->store, key, NULL);
+    note_put(b->store, word, &b->at[i].of, NULL);
     b->at[i] = b->at[--b->n];
 }
 
@@ -69,12 +61,12 @@ struct ballots *ballots_new(struct store *store, const json_t *notes, int64_t no
     json_t *row;
     b->store = store;
     json_array_foreach (notes, i, row) {
-        const char *key = json_string_value(json_array_get(row, 0));
-        if (!key || strncmp(key, word, sizeof word - 1) != 0)
+        const json_t *note = note_of_row(row, word);
+        if (!note)
             continue;
-        if (b->n == BALLOTS_MAX || !read_note(&b->at[b->n], json_array_get(row, 1)) ||
+        if (b->n == BALLOTS_MAX || !read_note(&b->at[b->n], note) ||
             b->at[b->n].at < now - BALLOTS_DAYS * INT64_C(86400))
-            store_put_note(store, key, NULL);
+            note_drop_row(store, row);
         else
             b->n++;
     }

@@ -15,7 +15,9 @@
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/deputy/file_set.h"
+#include "daemon/ringd/job/deputy/note.h"
 #include "daemon/ringd/job/deputy/parts.h"
+#include "daemon/ringd/job/survive/interruption.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timer.h"
@@ -92,28 +94,23 @@ void deputy_drop_folder(struct deputy *d, uint64_t id)
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-static void key_of(char ret[ORIGIN_KEY], const struct dossier *x)
+struct origin deputy_at_head(const uint8_t head[16], uint64_t job)
 {
-    struct origin at = {.job = x->job};
-    memcpy(at.head, x->head, sizeof at.head);
-    origin_key(ret, word, &at);
+    struct origin at = {.job = job};
+    memcpy(at.head, head, sizeof at.head);
+    return at;
 }
 
 static void put_note(const struct deputy *d, const struct dossier *x)
 {
-    char key[ORIGIN_KEY];
+    const struct origin at = deputy_at_head(x->head, x->job);
     json_t *note = json_pack("{s:I s:o s:s s:I s:o s:I s:o s:b s:I s:O* s:b s:I}", "id", (json_int_t)x->id,
                              "head", id_json(x->head), "name", x->name, "job", (json_int_t)x->job, "origin",
                              origin_encode(&x->of), "attempt", (json_int_t)x->attempt, "nodes",
                              job_nodes_encode(&x->nodes), "shrinks", (int)x->may_shrink, "wait_for",
                              (json_int_t)x->wait_for, "inputs", x->inputs, "has_inputs", (int)x->has_inputs,
                              "seen", (json_int_t)x->seen);
-    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
-    key_of(key, x);
-    if (text)
-        store_put_note(d->setup.store, key, text);
-    free(text);
-    json_decref(note);
+    note_put(d->setup.store, word, &at, note);
 }
 
 static bool note_read(struct dossier *ret, const json_t *note)
@@ -146,10 +143,9 @@ static void dossier_free(struct dossier *x)
 
 void deputy_forget(struct deputy *d, struct dossier *x, bool drops)
 {
-    char key[ORIGIN_KEY];
     struct dossier **at = &d->dossiers;
-    key_of(key, x);
-    store_put_note(d->setup.store, key, NULL);
+    const struct origin here = deputy_at_head(x->head, x->job);
+    note_put(d->setup.store, word, &here, NULL);
     if (drops) {
         store_drop_job(d->setup.store, x->id);
         deputy_drop_folder(d, x->id);
@@ -162,22 +158,25 @@ void deputy_forget(struct deputy *d, struct dossier *x, bool drops)
 
 static void read_notes(struct deputy *d)
 {
+    const int64_t oldest = (int64_t)time(NULL) - DEPUTY_DAYS * INT64_C(86400);
     size_t i;
     json_t *row;
     json_array_foreach (d->setup.notes, i, row) {
-        const char *key = json_string_value(json_array_get(row, 0));
-        struct dossier read, *x;
-        if (!key || strncmp(key, word, sizeof word - 1) != 0)
+        const json_t *note = note_of_row(row, word);
+        if (!note)
             continue;
-        const bool is_read = note_read(&read, json_array_get(row, 1));
-        x = xmalloc(sizeof *x);
-        *x = read;
+        struct dossier *x = xcalloc(1, sizeof *x);
+        if (!note_read(x, note)) {
+            note_drop_row(d->setup.store, row);
+            dossier_free(x);
+            continue;
+        }
         x->deputy = d;
         d->next_id = x->id >= d->next_id ? x->id + 1 : d->next_id;
         x->next = d->dossiers;
         d->dossiers = x;
-        if (!is_read || x->seen < (int64_t)time(NULL) - DEPUTY_DAYS * INT64_C(86400))
-            deputy_forget(d, x, is_read);
+        if (x->seen < oldest)
+            deputy_forget(d, x, true);
     }
 }
 
@@ -260,8 +259,7 @@ static int read_life(struct dossier *x, const json_t *record, const json_t *life
     const json_int_t attempt = json_integer_value(json_object_get(life, "attempt"));
     enum job_type kind;
     struct job_spec asked;
-    struct origin of = {.job = x->job};
-    memcpy(of.head, x->head, sizeof of.head);
+    struct origin of = deputy_at_head(x->head, x->job);
     if (!type || job_type_read(&kind, type, err) || job_spec_read(&asked, kind, spec, err) || attempt < 0 ||
         attempt >= BALLOT_ENDED || !job_nodes_read(&nodes, json_object_get(life, "nodes")) ||
         (origin && !origin_read(&of, origin)))
@@ -326,8 +324,7 @@ static void take_lines(struct deputy *d, const struct dossier *x, const json_t *
 static bool is_deputy_of(const struct deputy *d, const uint8_t head[16], uint64_t job, const json_t *life)
 {
     const json_t *origin = json_object_get(life, "origin");
-    struct origin of = {.job = job};
-    memcpy(of.head, head, sizeof of.head);
+    struct origin of = deputy_at_head(head, job);
     if (origin && !origin_read(&of, origin))
         return false;
     const struct ballot *b = ballots_find(d->setup.ballots, &of);
@@ -476,19 +473,11 @@ int deputy_adopt(struct deputy *d, const uint8_t head[16], uint64_t job, bool mu
     return 0;
 }
 
-static void write_clock(char *text, size_t size, uint64_t in_us)
-{
-    const time_t at = time(NULL) + (time_t)(in_us / 1000000);
-    struct tm tm;
-    if (!localtime_r(&at, &tm) || !strftime(text, size, "%H:%M:%S", &tm))
-        snprintf(text, size, "?");
-}
-
 void deputy_describe(const struct deputy *d, const uint8_t head[16], uint64_t job, char *text, size_t size)
 {
     const struct dossier *x = deputy_find(d, head, job);
     const struct instant now = clock_now();
-    char clock[16];
+    char clock[INTERRUPTION_CLOCK];
     *text = '\0';
     if (!x || x->was_reachable)
         return;
@@ -498,7 +487,8 @@ void deputy_describe(const struct deputy *d, const uint8_t head[16], uint64_t jo
     } else if (x->claim) {
         snprintf(text, size, "this node asks the other nodes of the job whether it may take the job over");
     } else if (claim_may_begin(x)) {
-        write_clock(clock, sizeof clock, claim_due(x).us > now.us ? claim_due(x).us - now.us : 0);
+        const uint64_t left = claim_due(x).us > now.us ? claim_due(x).us - now.us : 0;
+        interruption_clock(clock, time(NULL) + (int64_t)(left / 1000000));
         snprintf(
             text, size,
             "its head is out of reach: this node takes the job over at %s, if most nodes of the job agree",

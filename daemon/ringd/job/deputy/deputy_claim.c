@@ -133,7 +133,8 @@ static void look(struct claim *c)
 static void on_late(void *owner)
 {
     const struct claim *c = owner;
-    claim_end(c->deputy, c->dossier, "not all of its nodes have answered");
+    claim_end(c->deputy, c->dossier,
+              c->written ? "the disk of this node does not answer" : "not all of its nodes have answered");
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -197,6 +198,7 @@ static void begin(struct deputy *d, struct dossier *x, struct claim *c)
     w->claim = c;
     c->written = w;
     c->round = ++d->rounds;
+    timer_set_ms(c->timer, ANSWERS_MS); /* a disk may hang */
     log_job(LOG_LEVEL_INFO, x->job,
             "the head %s of this job is out of reach: its other nodes are asked whether "
             "this node may take it over",

@@ -67,6 +67,8 @@ struct dossier *deputy_find(const struct deputy *d, const uint8_t head[16], uint
 /* Out of the list and of memory, and its note from the store; with `drops` also all that is kept of
  * it. */
 void deputy_forget(struct deputy *d, struct dossier *x, bool drops);
+/* As notes name a dossier: by who heads the job now, and its number there. */
+struct origin deputy_at_head(const uint8_t head[16], uint64_t job);
 char *deputy_folder(const struct deputy *d, uint64_t id); /* the caller frees */
 void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later */
 

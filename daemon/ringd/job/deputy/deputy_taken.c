@@ -16,6 +16,7 @@
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/deputy/deputy_impl.h"
 #include "daemon/ringd/job/deputy/file_set.h"
+#include "daemon/ringd/job/deputy/note.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_state.h"
 #include "daemon/ringd/job/loan.h"
@@ -27,25 +28,13 @@ static const char word[] = "taken";
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-static void key_of(char ret[ORIGIN_KEY], const struct taken_job *t)
-{
-    struct origin at = {.job = t->job};
-    memcpy(at.head, t->head, sizeof at.head);
-    origin_key(ret, word, &at);
-}
-
 static void put_note(const struct deputy *d, const struct taken_job *t)
 {
-    char key[ORIGIN_KEY];
+    const struct origin at = deputy_at_head(t->head, t->job);
     json_t *note =
         json_pack("{s:o s:s s:I s:I s:I s:O}", "head", id_json(t->head), "name", t->name, "job",
                   (json_int_t)t->job, "as", (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
-    char *text = note ? json_dumps(note, JSON_COMPACT) : NULL;
-    key_of(key, t);
-    if (text)
-        store_put_note(d->setup.store, key, text);
-    free(text);
-    json_decref(note);
+    note_put(d->setup.store, word, &at, note);
 }
 
 static void taken_free(struct taken_job *t)
@@ -133,13 +122,12 @@ static bool has_ended(const json_t *record)
 /* Its note goes, and its inputs. */
 static void taken_drop(struct deputy *d, struct taken_job *t)
 {
-    char key[ORIGIN_KEY];
+    const struct origin there = deputy_at_head(t->head, t->job);
     struct taken_job **at = &d->taken;
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
-    key_of(key, t);
-    store_put_note(d->setup.store, key, NULL);
+    note_put(d->setup.store, word, &there, NULL);
     deputy_drop_folder(d, t->id);
     taken_free(t);
 }
@@ -445,11 +433,10 @@ void taken_read_notes(struct deputy *d)
     size_t i;
     json_t *row;
     json_array_foreach (d->setup.notes, i, row) {
-        const char *key = json_string_value(json_array_get(row, 0));
-        const json_t *note = json_array_get(row, 1);
+        const json_t *note = note_of_row(row, word);
         const char *head = json_string_value(json_object_get(note, "head"));
         struct err err;
-        if (!key || strncmp(key, word, sizeof word - 1) != 0)
+        if (!note)
             continue;
         struct taken_job *t = xcalloc(1, sizeof *t);
         *t = (struct taken_job){.next = d->taken,
@@ -461,7 +448,7 @@ void taken_read_notes(struct deputy *d)
         snprintf(t->name, sizeof t->name, "%s", name ? name : "?");
         if (!head || id_parse(t->head, head) || !t->job || !t->as || t->id < STORE_FIRST_DOSSIER ||
             file_set_check(t->inputs, false, &err)) {
-            store_put_note(d->setup.store, key, NULL);
+            note_drop_row(d->setup.store, row);
             taken_free(t);
             continue;
         }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/deputy/origin.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "daemon/ringd/cluster/identity.h"
@@ -17,13 +16,6 @@ bool origin_read(struct origin *ret, const json_t *o)
     const json_int_t job = json_integer_value(json_object_get(o, "job"));
     *ret = (struct origin){.job = job > 0 ? (uint64_t)job : 0};
     return hex && ret->job && !id_parse(ret->head, hex);
-}
-
-void origin_key(char ret[ORIGIN_KEY], const char *word, const struct origin *o)
-{
-    char hex[33];
-    id_hex(hex, o->head);
-    snprintf(ret, ORIGIN_KEY, "%.20s/%s/%llu", word, hex, (unsigned long long)o->job);
 }
 
 json_t *takeover_encode(const struct takeover *t)

@@ -23,10 +23,6 @@ static inline bool origin_is(const struct origin *a, const struct origin *b)
 /* {"node": hex, "job": number}: a new object. */
 json_t *origin_encode(const struct origin *o);
 bool origin_read(struct origin *ret, const json_t *o);
-/* "HEX/NUMBER" behind a word, as a key of the store's notes. */
-enum { ORIGIN_KEY = 80 };
-void origin_key(char ret[ORIGIN_KEY], const char *word, const struct origin *o);
-
 /* One head in place of another: what the new one knows of the job. */
 struct takeover {
     uint8_t from[16];

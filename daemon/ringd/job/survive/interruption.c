@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { IN_A_ROW_MAX = 3, CLOCK_SIZE = 16 };
+enum { IN_A_ROW_MAX = 3 };
 
 bool interruption_begin(struct interruption *i, const struct job_nodes *nodes, const char *stage_of,
                         const char *unit, uint64_t step, const char *cause, char *why, size_t size)
@@ -79,20 +79,20 @@ struct interruption_where interruption_where(const struct interruption *i)
     return w;
 }
 
-static void write_clock(char ret[CLOCK_SIZE], int64_t seconds)
+void interruption_clock(char ret[INTERRUPTION_CLOCK], int64_t seconds)
 {
     const time_t at = (time_t)seconds;
     struct tm tm;
-    if (!localtime_r(&at, &tm) || !strftime(ret, CLOCK_SIZE, "%H:%M:%S", &tm))
-        snprintf(ret, CLOCK_SIZE, "?");
+    if (!localtime_r(&at, &tm) || !strftime(ret, INTERRUPTION_CLOCK, "%H:%M:%S", &tm))
+        snprintf(ret, INTERRUPTION_CLOCK, "?");
 }
 
 void interruption_describe(const struct interruption *i, const char *names, const char *obstacle, char *text,
                            size_t size)
 {
-    char since[CLOCK_SIZE], until[CLOCK_SIZE];
-    write_clock(since, i->since);
-    write_clock(until, i->until);
+    char since[INTERRUPTION_CLOCK], until[INTERRUPTION_CLOCK];
+    interruption_clock(since, i->since);
+    interruption_clock(until, i->until);
     const int n =
         snprintf(text, size, "interrupted at %s %s: %s; ", since, interruption_where(i).text, i->cause);
     char *end = text + ((size_t)n < size ? (size_t)n : size - 1);

@@ -52,6 +52,10 @@ struct interruption_where {
 };
 struct interruption_where interruption_where(const struct interruption *i);
 
+/* Seconds since 1970 as "14:02:20". */
+enum { INTERRUPTION_CLOCK = 16 };
+void interruption_clock(char ret[INTERRUPTION_CLOCK], int64_t seconds);
+
 /* "interrupted at 14:02:20 after step 12: node b is gone: …; it waits for b until 14:03:20, then
  * goes on without"; or "before its first step". names: as above; obstacle: why no ring stands, ""
  * if one does. */
