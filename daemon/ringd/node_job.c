@@ -78,7 +78,6 @@ static void open_coord(struct node *n)
                                                .events = n->events,
                                                .ledger = n->ledger,
                                                .aside = n->aside,
-                                               .mailbox = n->mailbox,
                                                .loan_store = n->loan_store,
                                                .send = send_message,
                                                .last_words = last_words,

@@ -25,7 +25,6 @@ struct job;
 struct job_head;
 struct loan;
 struct loan_store;
-struct mailbox;
 struct members;
 struct members_ring;
 struct metrics;
@@ -51,7 +50,6 @@ struct coord_setup { /* the pointers are borrowed */
     struct event_log *events;
     struct ledger *ledger; /* may be NULL */
     struct aside *aside;
-    struct mailbox *mailbox;       /* not NULL if the store may have jobs with files of a client */
     struct loan_store *loan_store; /* may be NULL */
     void *owner;
     /* To a member, perhaps this node. Takes the reference. Not 0 as peers_send: it was not sent. */

@@ -115,7 +115,7 @@ static void find_files(struct coord *c, struct job *job)
         return;
     if (!c->look)
         c->look = lent_look_new(&(struct lent_look_setup){.base = c->setup.base,
-                                                          .mailbox = c->setup.mailbox,
+                                                          .aside = c->setup.aside,
                                                           .limit_ms = c->setup.limits.look_ms,
                                                           .owner = c,
                                                           .looked = on_looked});

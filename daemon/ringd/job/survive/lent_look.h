@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Looks which files this daemon can open by itself, of those that clients had opened for jobs of an
- * earlier life of it. They are opened on a thread, because a network share may hang; what has not
+ * earlier life of it. They are opened beside the loop, because a network share may hang; what has not
  * answered in time counts as closed. Loop thread. */
 #ifndef DAEMON_LENT_LOOK_H
 #define DAEMON_LENT_LOOK_H
@@ -9,14 +9,14 @@
 #include <jansson.h>
 #include <stdint.h>
 
+struct aside;
 struct event_base;
 struct lent_look;
-struct mailbox;
 
 struct lent_look_setup {
     /* all borrowed */
     struct event_base *base;
-    struct mailbox *mailbox;
+    struct aside *aside;
     unsigned limit_ms; /* for all files; 0: 10 s */
     void *owner;
     /* Once for each job. why: "" if all its files can be opened, else the first that cannot, and
@@ -24,7 +24,7 @@ struct lent_look_setup {
     void (*looked)(void *owner, uint64_t job, const char *why);
 };
 struct lent_look *lent_look_new(const struct lent_look_setup *setup);
-void lent_look_free(struct lent_look *l); /* no answer comes any more */
+void lent_look_free(struct lent_look *l); /* no answer comes any more; before aside_free */
 
 /* Another job, before lent_look_begin. files: absolute paths, borrowed. */
 void lent_look_add(struct lent_look *l, uint64_t job, const json_t *files);

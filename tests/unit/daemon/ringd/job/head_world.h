@@ -142,7 +142,6 @@ static inline void open_coord(struct head *h, unsigned settle_ms, enum job_state
                                 .metrics = h->metrics,
                                 .events = h->events,
                                 .aside = h->aside,
-                                .mailbox = h->mailbox,
                                 .send = send_message,
                                 .last_words = last_words,
                                 .plan = plan,
