@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Looks which files this daemon can open by itself, of those that clients had opened for jobs of an
- * earlier life of it. They are opened beside the loop, because a network share may hang; what has not
- * answered in time counts as closed. Loop thread. */
+ * earlier life of it. They are opened beside the loop, because a network share may hang; what has
+ * not answered in time counts as closed. Loop thread. */
 #ifndef DAEMON_LENT_LOOK_H
 #define DAEMON_LENT_LOOK_H
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every kind of message, by everybody who may not send it, at every moment of a node: idle, at work
- * for another head, and head of a job in each of its states. In another's name, for another job,
- * out of turn, unasked, repeated, cut short, with a bit turned over, with fields that are missing,
- * doubled, of other types and out of range. Nothing of the node changes by any of it, and it
- * answers. A new row of message_table.c is tried by itself; whether it answers a question is said
- * below. */
-#include "tests/unit/daemon/ringd/byzantine_world.h"
+ * Every kind of message, by everybody who may not send it, at every moment of a node. In another's
+ * name, for another job, out of turn, unasked, repeated, cut short, with a bit turned over. Nothing
+ * of the node changes by any of it, and it answers. A new row of message_table.c is tried by itself;
+ * whether it answers a question is said below. */
+#include "tests/unit/daemon/ringd/byzantine_try.h"
 
 /* Which kinds are answers: nobody has asked here, so they mean nothing even of a neighbour. */
 static const enum {
@@ -63,39 +61,7 @@ static const enum {
     [MESSAGE_JOB_KEPT] = ASKS,
 };
 
-static const struct moment {
-    enum byz_role role;
-    enum job_state state;
-} moments[] = {{IDLE, JOB_QUEUED},      {WORKS, JOB_QUEUED},  {HEADS, JOB_PLANNING}, {HEADS, JOB_OPENING},
-               {HEADS, JOB_CONNECTING}, {HEADS, JOB_RUNNING}, {HEADS, JOB_STOPPING}};
-enum { MOMENTS = sizeof moments / sizeof *moments };
-
 /* --- messages --------------------------------------------------------------------------------- */
-
-/* A value that the field may have. */
-static json_t *value_of(const struct field *f)
-{
-    switch (f->type) {
-    case FIELD_WHOLE: return json_integer((json_int_t)f->min);
-    case FIELD_FLAG: return json_true();
-    case FIELD_LIST: return json_array();
-    case FIELD_OBJECT: return json_object();
-    default: return json_string("01020304");
-    }
-}
-
-/* With all fields that its row names, for the job of the moment. */
-static json_t *body_of(const struct byz *w, enum message_kind kind, size_t rank)
-{
-    json_t *body = json_pack("{s:s}", "kind", message_row(kind)->name);
-    for (const struct field *f = message_row(kind)->fields; f->name; f++)
-        json_object_set_new(body, f->name, value_of(f));
-    if (json_object_get(body, "job"))
-        json_object_set_new(body, "job", json_integer(w->role == WORKS ? JOB : 1));
-    if (json_object_get(body, "rank"))
-        json_object_set_new(body, "rank", json_integer((json_int_t)rank));
-    return body;
-}
 
 static size_t seal(struct envelopes *e, const struct byz *w, json_t *body, uint8_t **ret)
 {
@@ -124,13 +90,6 @@ static void say(struct byz *w, enum byz_mate who, json_t *body)
     say_sealed(w, who, PEER, body);
 }
 
-/* That mate's rank in the job that the node heads; the node is rank 0. */
-static size_t rank_of(const struct byz *w, enum byz_mate who)
-{
-    const struct job *job = coord_first(w->node->coord);
-    return job ? job_nodes_find(job_nodes(job), w->at[who].node_id) : who == PEER ? 0 : who == FAR ? 3 : 2;
-}
-
 /* --- origins ---------------------------------------------------------------------------------- */
 
 /* Signed by one in the name of another, with whose key in it. */
@@ -143,7 +102,7 @@ static void forge(struct byz *w, const struct member *as, enum byz_mate signer, 
     members_learn(mask, record, (struct instant){1});
     struct envelopes *e = envelopes_new(&w->at[signer].id, mask);
     if (memcmp(as->id, members_self(w->node->members)->id, 16) != 0) {
-        const size_t n = seal(e, w, body_of(w, kind, rank_of(w, PEER)), &data);
+        const size_t n = seal(e, w, byz_body(w, kind, byz_rank(w, PEER)), &data);
         memcpy(data + 1 + AUTH_SIGNATURE, shown, AUTH_KEY);
         byz_give(w, OTHER, FRAME_ROUTED, data, n);
         byz_give(w, PEER, FRAME_ROUTED, data, n);
@@ -159,7 +118,7 @@ static void speak_as_itself(struct byz *w, enum message_kind kind)
 {
     uint8_t *data;
     size_t n;
-    json_t *body = body_of(w, kind, 0);
+    json_t *body = byz_body(w, kind, 0);
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     assert_int_equal(envelopes_seal(w->at[OTHER].envelopes, members_self(w->node->members)->id, text,
@@ -203,7 +162,7 @@ static void live(struct byz *w, enum message_kind kind, int64_t to_boot, int64_t
     json_t *record = member_encode(&to);
     members_learn(mask, record, (struct instant){1});
     struct envelopes *e = envelopes_new(&w->at[PEER].id, mask);
-    const size_t n = seal(e, w, body_of(w, kind, rank_of(w, PEER)), &data);
+    const size_t n = seal(e, w, byz_body(w, kind, byz_rank(w, PEER)), &data);
     byz_give(w, OTHER, FRAME_ROUTED, data, n);
     byz_give(w, PEER, FRAME_ROUTED, data, n);
     free(data);
@@ -224,20 +183,20 @@ static void try_wrong_members(struct byz *w, enum message_kind kind)
 {
     const enum message_sender sender = message_row(kind)->sender;
     if (sender == MESSAGE_FROM_AUTHORITY) {
-        say(w, PEER, body_of(w, kind, 0));
-        say(w, FAR, body_of(w, kind, 0));
-        say(w, OTHER, body_of(w, kind, 0));
+        say(w, PEER, byz_body(w, kind, 0));
+        say(w, FAR, byz_body(w, kind, 0));
+        say(w, OTHER, byz_body(w, kind, 0));
     } else if (sender == MESSAGE_FROM_HEAD) {
         for (enum byz_mate m = w->role == WORKS ? FAR : PEER; m <= OTHER; m++)
-            say(w, m, body_of(w, kind, 1));
+            say(w, m, byz_body(w, kind, 1));
     } else if (sender == MESSAGE_FROM_RANK) {
         for (enum byz_mate m = PEER; m <= OTHER; m++)
             for (size_t rank = 0; rank < RANKS; rank++)
-                if (w->role != HEADS || rank != rank_of(w, m))
-                    say(w, m, body_of(w, kind, rank));
+                if (w->role != HEADS || rank != byz_rank(w, m))
+                    say(w, m, byz_body(w, kind, rank));
     } else if (nature[kind] == ANSWERS) {
         for (enum byz_mate m = PEER; m <= OTHER; m++)
-            say(w, m, body_of(w, kind, 0));
+            say(w, m, byz_body(w, kind, 0));
     }
 }
 
@@ -246,7 +205,7 @@ static void try_wrong_jobs(struct byz *w, enum message_kind kind)
     const enum message_sender sender = message_row(kind)->sender;
     const json_int_t own = w->role == WORKS ? JOB : 1, others[] = {0, own - 1, own + 1, INT64_MAX};
     for (size_t i = 0; (sender == MESSAGE_FROM_HEAD || sender == MESSAGE_FROM_RANK) && i < 4; i++) {
-        json_t *body = body_of(w, kind, rank_of(w, PEER));
+        json_t *body = byz_body(w, kind, byz_rank(w, PEER));
         json_object_set_new(body, "job", json_integer(others[i] == own ? 99 : others[i]));
         say(w, PEER, body);
     }
@@ -263,44 +222,16 @@ static void try_out_of_turn(struct byz *w, enum message_kind kind)
     const struct job *job = coord_first(w->node->coord);
     for (enum job_word word = 0; job && word < JOB_WORDS; word++)
         if (kinds[word] == kind && !job_phase_hears(job->state, word))
-            say(w, PEER, body_of(w, kind, rank_of(w, PEER)));
+            say(w, PEER, byz_body(w, kind, byz_rank(w, PEER)));
     if (job && kind == MESSAGE_JOB_PLANNED) /* which only rank 0 says */
-        say(w, PEER, body_of(w, kind, rank_of(w, PEER)));
+        say(w, PEER, byz_body(w, kind, byz_rank(w, PEER)));
 }
 
-typedef void attempt(struct byz *w, enum message_kind kind);
-
-/* Each kind, at that moment. A job that stops does so for a few seconds, so it is begun anew. */
-static size_t try_at(const struct moment *m, const char *name, attempt *try)
-{
-    enum { AT_ONCE = 8 };
-    struct byz *w = NULL;
-    json_t *before = NULL;
-    size_t cases = 0;
-    for (enum message_kind kind = 0; kind < MESSAGE_KINDS; kind++) {
-        char what[120];
-        if (!w || (m->state == JOB_STOPPING && kind % AT_ONCE == 0)) {
-            byz_close(w);
-            json_decref(before);
-            w = byz_open(m->role, m->state);
-            before = byz_state(w);
-        }
-        snprintf(what, sizeof what, "%s %s, at moment %d", message_row(kind)->name, name, (int)(m - moments));
-        try(w, kind);
-        byz_expect_same(json_incref(before), byz_state(w), what);
-        cases += w->cases;
-        w->cases = 0;
-    }
-    json_decref(before);
-    byz_close(w);
-    return cases;
-}
-
-static void try_always(const char *name, attempt *try)
+static void try_always(const char *name, byz_attempt *try)
 {
     size_t cases = 0;
-    for (size_t m = 0; m < MOMENTS; m++)
-        cases += try_at(&moments[m], name, try);
+    for (size_t m = 0; m < BYZ_MOMENTS; m++)
+        cases += byz_try_at(&byz_moments[m], name, try);
     print_message("%s: %zu cases\n", name, cases);
 }
 
@@ -341,8 +272,8 @@ static void try_changed(struct byz *w, enum message_kind kind)
 {
     const bool counts = message_row(kind)->sender < MESSAGE_FROM_AUTHORITY && nature[kind] == ASKS;
     uint8_t *data;
-    const size_t n = seal(w->at[PEER].envelopes, w, body_of(w, kind, rank_of(w, PEER)), &data);
-    json_t *body = body_of(w, kind, rank_of(w, OTHER));
+    const size_t n = seal(w->at[PEER].envelopes, w, byz_body(w, kind, byz_rank(w, PEER)), &data);
+    json_t *body = byz_body(w, kind, byz_rank(w, OTHER));
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     for (size_t len = 0; len < n; len++)
@@ -365,150 +296,9 @@ static void try_changed(struct byz *w, enum message_kind kind)
 static void no_bit_may_be_another(void **state)
 {
     (void)state;
-    const size_t cases =
-        try_at(&moments[1], "changed", try_changed) + try_at(&moments[5], "changed", try_changed);
+    const size_t cases = byz_try_at(&byz_moments[1], "changed", try_changed) +
+                         byz_try_at(&byz_moments[5], "changed", try_changed);
     print_message("changed: %zu cases\n", cases);
-}
-
-/* --- fields ----------------------------------------------------------------------------------- */
-
-/* Who may say it, were it whole. */
-static void say_rightly(struct byz *w, enum message_kind kind, const char *text)
-{
-    const enum byz_mate who = message_row(kind)->sender == MESSAGE_FROM_AUTHORITY ? AUTHOR : PEER;
-    byz_give(w, who, FRAME_MESSAGE, text, strlen(text));
-}
-
-/* With that value, or without the field where it is NULL. */
-static void say_with(struct byz *w, enum message_kind kind, const struct field *f, json_t *value)
-{
-    json_t *body = body_of(w, kind, rank_of(w, PEER));
-    if (value)
-        json_object_set_new(body, f->name, value);
-    else
-        json_object_del(body, f->name);
-    char *text = json_dumps(body, JSON_COMPACT);
-    say_rightly(w, kind, text);
-    free(text);
-    json_decref(body);
-}
-
-static void try_other_types(struct byz *w, enum message_kind kind)
-{
-    for (const struct field *f = message_row(kind)->fields; f->name; f++) {
-        const struct {
-            bool fits;
-            json_t *value;
-        } all[] = {{f->type == FIELD_TEXT, json_string("x")},
-                   {f->type == FIELD_WHOLE, json_integer(1)},
-                   {false, json_real(1.5)},
-                   {f->type == FIELD_FLAG, json_false()},
-                   {f->type == FIELD_LIST, json_array()},
-                   {f->type == FIELD_OBJECT, json_object()},
-                   {!f->missing, json_null()}};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            if (!all[i].fits)
-                say_with(w, kind, f, json_incref(all[i].value));
-            json_decref(all[i].value);
-        }
-        if (f->missing)
-            say_with(w, kind, f, NULL);
-    }
-}
-
-static void try_out_of_range(struct byz *w, enum message_kind kind)
-{
-    for (const struct field *f = message_row(kind)->fields; f->name; f++) {
-        if (f->type == FIELD_TEXT && f->max > 0)
-            say_with(w, kind, f, json_sprintf("%*s", (int)f->max + 1, ""));
-        if (f->type != FIELD_WHOLE)
-            continue;
-        say_with(w, kind, f, json_integer(-1));
-        say_with(w, kind, f, json_integer(INT64_MIN));
-        say_with(w, kind, f, json_real(1e300));
-        if (f->max < FIELD_ANY)
-            say_with(w, kind, f, json_integer((json_int_t)f->max + 1));
-        if (f->min > 0)
-            say_with(w, kind, f, json_integer((json_int_t)f->min - 1));
-    }
-}
-
-/* What one reader would take for the first and another for the second. */
-static void try_twice(struct byz *w, enum message_kind kind)
-{
-    json_t *body = body_of(w, kind, rank_of(w, PEER));
-    char *text = json_dumps(body, JSON_COMPACT);
-    const char *key;
-    json_t *value;
-    json_object_foreach (body, key, value) {
-        char *one = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *twice;
-        assert_true(asprintf(&twice, "{\"%s\":%s,%s", key, one, text + 1) > 0);
-        say_rightly(w, kind, twice);
-        free(twice);
-        free(one);
-    }
-    free(text);
-    json_decref(body);
-}
-
-static void try_no_object(struct byz *w, enum message_kind kind)
-{
-    static char deep[100001];
-    static const char *const all[] = {"",  "[]", "null", "1",           "\"job-stop\"",
-                                      "{", "{}", "{}{}", "{\"kind\":1}"};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        say_rightly(w, kind, all[i]);
-    memset(deep, '[', sizeof deep - 1);
-    say_rightly(w, kind, deep);
-}
-
-/* A message that would be heard, but for a list beside its fields: a short text that takes a
- * hundred times its length. A long one of numbers is read. */
-static void what_takes_too_much_memory_is_not_read(void **state)
-{
-    static const struct {
-        const char *item;
-        size_t n;
-        bool is_read;
-    } lists[] = {{"{},", 300000, false}, {"[],", 300000, false}, {"1234567,", 120000, true}};
-    static char text[1 << 20];
-    static const char begin[] = "{\"kind\":\"tokens\",\"tokens\":[{\"id\":\"01020304\",\"psk\":\"%064d\","
-                                "\"question\":\"%032d\",\"answer\":\"%032d\",\"claim\":\"%064d\",\"ttl\":9}],"
-                                "\"more\":[";
-    (void)state;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        struct byz *w = byz_open(IDLE, JOB_QUEUED);
-        json_t *before = byz_state(w);
-        size_t n = (size_t)snprintf(text, sizeof text, begin, 1, 1, 1, 1);
-        for (size_t k = 0; k < lists[i].n; k++, n += strlen(lists[i].item))
-            memcpy(text + n, lists[i].item, strlen(lists[i].item));
-        memcpy(text + n - 1, "]}", 2);
-        byz_give(w, AUTHOR, FRAME_MESSAGE, text, n + 1);
-        json_t *after = byz_state(w);
-        assert_int_equal(json_equal(before, after), !lists[i].is_read);
-        json_decref(before);
-        json_decref(after);
-        byz_close(w);
-    }
-}
-
-static void fields_are_what_they_may_be(void **state)
-{
-    static const struct {
-        const char *name;
-        attempt *try;
-    } ways[] = {{"with other types", try_other_types},
-                {"out of range", try_out_of_range},
-                {"with a field twice", try_twice},
-                {"without an object", try_no_object}};
-    static const size_t at[] = {0, 1, 5};
-    (void)state;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        size_t cases = 0;
-        for (size_t m = 0; m < sizeof at / sizeof *at; m++)
-            cases += try_at(&moments[at[m]], ways[i].name, ways[i].try);
-        print_message("%s: %zu cases\n", ways[i].name, cases);
-    }
 }
 
 /* --- what was said before --------------------------------------------------------------------- */
@@ -553,12 +343,12 @@ static void nothing_counts_twice(void **state)
 {
     size_t cases = 0;
     (void)state;
-    for (size_t m = 0; m < MOMENTS - 1; m++) {
-        struct byz *w = byz_open(moments[m].role, moments[m].state);
+    for (size_t m = 0; m < BYZ_MOMENTS - 1; m++) {
+        struct byz *w = byz_open(byz_moments[m].role, byz_moments[m].state);
         struct recording r;
         for (enum message_kind kind = 0; kind < MESSAGE_KINDS; kind++) {
             const enum byz_mate who = message_row(kind)->sender == MESSAGE_FROM_AUTHORITY ? AUTHOR : PEER;
-            r.n[kind] = seal(w->at[who].envelopes, w, body_of(w, kind, rank_of(w, PEER)), &r.data[kind]);
+            r.n[kind] = seal(w->at[who].envelopes, w, byz_body(w, kind, byz_rank(w, PEER)), &r.data[kind]);
             byz_give(w, who, FRAME_ROUTED, r.data[kind], r.n[kind]);
         }
         byz_turn(w);
@@ -592,16 +382,10 @@ static void each_kind_is_known_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_is_known_here),
-        cmocka_unit_test(nobody_speaks_for_another),
-        cmocka_unit_test(no_other_life_counts),
-        cmocka_unit_test(members_say_what_is_theirs_to_say),
-        cmocka_unit_test(no_other_job_is_meant),
-        cmocka_unit_test(words_come_in_their_turn),
-        cmocka_unit_test(no_bit_may_be_another),
-        cmocka_unit_test(what_takes_too_much_memory_is_not_read),
-        cmocka_unit_test(fields_are_what_they_may_be),
-        cmocka_unit_test(nothing_counts_twice),
+        cmocka_unit_test(each_kind_is_known_here), cmocka_unit_test(nobody_speaks_for_another),
+        cmocka_unit_test(no_other_life_counts),    cmocka_unit_test(members_say_what_is_theirs_to_say),
+        cmocka_unit_test(no_other_job_is_meant),   cmocka_unit_test(words_come_in_their_turn),
+        cmocka_unit_test(no_bit_may_be_another),   cmocka_unit_test(nothing_counts_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
