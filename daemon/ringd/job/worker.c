@@ -177,6 +177,10 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     struct worker *w = owner;
     if (!strcmp(kind, "resting"))
         worker_rest_heard(w);
+    if (!strcmp(kind, "whole")) { /* counts even while it ends: others let go of theirs by it */
+        held_files_whole(&w->held);
+        return;
+    }
     if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
     if (!strcmp(kind, "planned")) {

@@ -23,7 +23,7 @@ int worker_give_files(struct worker *w)
     for (size_t i = 0; i < n && !r; i++)
         r = give_file(w, before[i], false);
     for (size_t i = 0; i < w->held.n && !r; i++)
-        r = give_file(w, w->held.fd[i], false);
+        r = give_file(w, w->held.file[i].fd, false);
     if (!r && disk >= 0)
         r = give_file(w, disk, true);
     return r;
