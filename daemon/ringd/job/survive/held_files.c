@@ -57,7 +57,7 @@ int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job)
     else if (f->n && !f->has_run)
         close(f->file[--f->n].fd);
     f->job = job;
-    f->has_run = false;
+    f->has_run = true; /* of those that are left, each */
     memcpy(f->head, head, 16);
     const int fd = memfd_create("ringd-copies", MFD_CLOEXEC);
     if (fd < 0)
@@ -66,5 +66,6 @@ int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job)
         make_room(f);
     f->file[f->n].fd = fd;
     f->file[f->n++].is_whole = false;
+    f->has_run = false;
     return 0;
 }

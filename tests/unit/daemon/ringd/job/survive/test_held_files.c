@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The files of copies that a daemon keeps for the next stage process of a job. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -93,11 +95,31 @@ static void files_that_are_not_whole_make_room_first(void **state)
     assert_int_equal(f.n, 0);
 }
 
+static void a_file_that_cannot_be_made_costs_no_other(void **state)
+{
+    (void)state;
+    static const uint8_t a[16] = {1};
+    struct held_files f = {0};
+    struct rlimit limit;
+    assert_int_equal(held_files_begin(&f, a, 7), 0);
+    held_files_run(&f);
+    const ino_t first = which(&f, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}), 0);
+    assert_int_equal(held_files_begin(&f, a, 7), -EMFILE);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(held_files_begin(&f, a, 7), 0);
+    assert_int_equal(f.n, 2);
+    assert_int_equal(which(&f, 0), first);
+    held_files_drop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_outlive_a_process_and_not_their_job),
         cmocka_unit_test(files_that_are_not_whole_make_room_first),
+        cmocka_unit_test(a_file_that_cannot_be_made_costs_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
