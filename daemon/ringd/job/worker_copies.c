@@ -19,7 +19,7 @@ int worker_give_files(struct worker *w)
     if (!w->trains)
         return 0;
     const size_t n = held_disk_begin(w->setup.held_disk, w->origin.head, w->origin.job, before, &disk);
-    int r = held_files_begin(&w->held, w->origin.head, w->origin.job);
+    int r = held_files_begin(&w->held, w->origin.head, w->origin.job, w->submitted);
     for (size_t i = 0; i < n && !r; i++)
         r = give_file(w, before[i], false);
     for (size_t i = 0; i < w->held.n && !r; i++)

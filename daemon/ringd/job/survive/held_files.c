@@ -50,13 +50,14 @@ static void make_room(struct held_files *f)
     memmove(f->file + i, f->file + i + 1, (--f->n - i) * sizeof *f->file);
 }
 
-int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job)
+int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted)
 {
-    if (f->job != job || memcmp(f->head, head, 16) != 0)
+    if (f->job != job || f->submitted != submitted || memcmp(f->head, head, 16) != 0)
         held_files_drop(f);
     else if (f->n && !f->has_run)
         close(f->file[--f->n].fd);
     f->job = job;
+    f->submitted = submitted;
     f->has_run = true; /* of those that are left, each */
     memcpy(f->head, head, 16);
     const int fd = memfd_create("ringd-copies", MFD_CLOEXEC);

@@ -13,8 +13,8 @@
 enum { HELD_FILES_MAX = 4 }; /* as many as a stage process takes */
 
 struct held_files {
-    uint8_t head[16]; /* of the job: who heads it, and its number there */
-    uint64_t job;
+    uint8_t head[16]; /* of the job: who heads it, its number there, and when it was submitted */
+    uint64_t job, submitted;
     struct {
         int fd; /* owned */
         bool is_whole;
@@ -26,7 +26,7 @@ struct held_files {
 /* A stage process of the job begins, and gets a new file beside those that earlier ones left; one
  * that never ran left nothing. What was left of another job goes. −errno: there is no file, and
  * nothing has changed for the job's own. */
-int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job);
+int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted);
 /* The process of the last file runs, and may write it. */
 void held_files_run(struct held_files *f);
 /* It has left there all copies of a step that this node is to have. */
