@@ -23,8 +23,8 @@
  *   {"ev":"failed","error","kept"}. While it runs, {"ev":"lane-lost","rank","path","why"} asks for
  *   another connection, and further ones come; {"do":"paths"} names those to keep. Of a training
  *   job, {"ev":"kept","step","error"} says that copies are on this node's disk, or why not;
- *   {"ev":"settled","disk"}, that all have them; {"do":"kept","step","whole"} tells rank 0. Of a
- *   generation,
+ *   {"ev":"settled","disk"}, that all have them; {"do":"kept","step","whole"} tells rank 0;
+ *   {"ev":"whole"} says that the first ones in memory are all here. Of a generation,
  *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
  *   "seed"}} may come; without "turn" it is the end
@@ -157,6 +157,12 @@ static void on_begun(void *owner)
     stage_event(&p->events, "begun", json_object());
 }
 
+static void on_whole(void *owner)
+{
+    struct process *p = owner;
+    stage_event(&p->events, "whole", json_object());
+}
+
 static void on_settled(void *owner, bool on_disk)
 {
     struct process *p = owner;
@@ -256,6 +262,7 @@ static int open_hold(struct process *p, const struct config *config, struct err 
                                          .files = p->held,
                                          .nfiles = p->nheld,
                                          .disk = p->disk ? p->disk : -1,
+                                         .whole = on_whole,
                                          .settled = on_settled,
                                          .kept = on_kept,
                                          .owner = p},

@@ -177,6 +177,10 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     struct worker *w = owner;
     if (!strcmp(kind, "resting"))
         worker_rest_heard(w);
+    if (!strcmp(kind, "whole")) { /* counts even while it ends: others let go of theirs by it */
+        held_files_whole(&w->held);
+        return;
+    }
     if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
     if (!strcmp(kind, "planned")) {
@@ -300,6 +304,7 @@ void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct 
     begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
     w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
+    w->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
     w->state = WORKER_PLANNING;
     if (!start_stage(w, loan))
         worker_say(w, message);
@@ -329,7 +334,9 @@ static bool read_nodes(struct worker *w, const json_t *nodes, json_int_t rank)
  * word of the first time would count for the second. */
 static bool is_over_here(const struct worker *w, const uint8_t head[16], const json_t *body)
 {
+    const json_t *submitted = json_object_get(json_object_get(body, "plan"), "submitted");
     return w->state == WORKER_IDLE && !memcmp(head, w->head, 16) && json_array_size(w->reports) &&
+           (uint64_t)json_integer_value(submitted) == w->submitted &&
            json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job &&
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
@@ -361,6 +368,7 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
         w->planned_bytes = plan->bytes[rank];
         w->dim = (uint32_t)plan->dim;
         w->trains = plan->type == JOB_TRAIN;
+        w->submitted = plan->submitted;
     }
     job_plan_done(plan);
     free(plan);

@@ -19,11 +19,11 @@ int worker_give_files(struct worker *w)
     if (!w->trains)
         return 0;
     const size_t n = held_disk_begin(w->setup.held_disk, w->origin.head, w->origin.job, before, &disk);
-    int r = held_files_begin(&w->held, w->origin.head, w->origin.job);
+    int r = held_files_begin(&w->held, w->origin.head, w->origin.job, w->submitted);
     for (size_t i = 0; i < n && !r; i++)
         r = give_file(w, before[i], false);
     for (size_t i = 0; i < w->held.n && !r; i++)
-        r = give_file(w, w->held.fd[i], false);
+        r = give_file(w, w->held.file[i].fd, false);
     if (!r && disk >= 0)
         r = give_file(w, disk, true);
     return r;

@@ -38,6 +38,7 @@ struct worker {
     json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
     struct origin origin;  /* where it was submitted */
+    uint64_t submitted;    /* and when: its number may come again after a loss */
     struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
     json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
     int rank;

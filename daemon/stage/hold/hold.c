@@ -130,6 +130,12 @@ void hold_settle(struct hold *h)
     h->is_settled = true;
 }
 
+static void note_whole(const struct hold *h)
+{
+    if (h->given == 1)
+        h->setup.whole(h->setup.owner);
+}
+
 int hold_take(struct hold *h, struct err *err)
 {
     if (!h->is_due)
@@ -150,6 +156,7 @@ int hold_take(struct hold *h, struct err *err)
     }
     held_memory_whole(&h->now, number, h->step);
     h->is_due = false;
+    note_whole(h);
     if (h->is_wanted)
         put_away(h);
     h->seconds += (double)clock_since_us(clock_now(), began) / 1e6;
@@ -222,6 +229,8 @@ int hold_give(struct hold *h, uint32_t round, uint64_t step, struct err *err)
     }
     if (!r && ++h->given == 2)
         h->setup.settled(h->setup.owner, false);
+    if (!r && !h->is_due)
+        note_whole(h);
     h->seconds = (double)clock_since_us(clock_now(), began) / 1e6;
     return r ? err_set(err, r, "a copy of step %llu was not sent: %s", (unsigned long long)step, strerror(-r))
              : 0;

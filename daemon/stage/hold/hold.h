@@ -33,6 +33,8 @@ struct hold_setup { /* all borrowed; the descriptors stay the caller's */
     const int *files;
     size_t nfiles;
     int disk; /* the file on the disk to be written; −1: there is none */
+    /* The first copies are here, this rank's own and those of the rank before it. Called once. */
+    void (*whole)(void *owner);
     /* Copies of a step are whole on all ranks: files of earlier processes, in memory or on the
      * disk, are not needed any more. Called once for each. */
     void (*settled)(void *owner, bool on_disk);

@@ -130,13 +130,22 @@ static bool is_due(const struct spawn *s, uint64_t step)
            step < job->steps;
 }
 
+static void note_whole(struct spawn *s)
+{
+    if (s->given == 1)
+        stage_say(s, "whole", json_object());
+}
+
 void copies_give(struct spawn *s, uint64_t step)
 {
     struct sim_job *job = &sim->job[s->job];
     if (!is_due(s, step))
         return;
     put(s, step % TURNS, step, s->rank);
-    if (++s->given < 2)
+    s->given++;
+    if (s->ranks < 2)
+        note_whole(s);
+    if (s->given < 2)
         return;
     job->next.is_settled = true; /* files of the run before go */
     job->run = job->next;
@@ -153,6 +162,7 @@ bool copies_take(struct spawn *s, uint64_t step)
     if (!from || !from->nfiles || from->files[from->nfiles - 1]->part[step % TURNS].step != step)
         return false;
     put(s, TURNS + step % TURNS, step, of);
+    note_whole(s);
     return true;
 }
 

@@ -110,6 +110,7 @@ static void take_plan(struct spawn *s, const json_t *message)
     s->ranks = json_array_size(json_object_get(message, "nodes"));
     s->steps = job->steps;
     s->said = said_of(spec);
+    s->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
     s->generates = job->generates;
     s->step = json_is_true(json_object_get(spec, "goes_on")) ? s->node->saved[s->job] : 0;
     if (s->generates)
@@ -132,6 +133,7 @@ static void on_planned(struct spawn *s)
     struct job_plan plan = small_plan(job->generates ? JOB_GENERATE : JOB_TRAIN, s->ranks);
     plan.model[strlen("/m")] = '/';
     plan.model[strlen("/m/")] = (char)('0' + s->job);
+    plan.submitted = s->submitted;
     plan.copies = job->copies && !job->generates;
     for (size_t r = 1; r <= s->ranks; r++)
         plan.first[r] = stage_first_layer(r, s->ranks);

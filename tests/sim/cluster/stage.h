@@ -38,7 +38,7 @@ struct spawn {
     enum stage_doing doing;
     bool is_killed, is_starved, generates, has_prompt, leaves;
     size_t job, rank, ranks;
-    uint64_t job_id; /* as its worker has it */
+    uint64_t job_id, submitted; /* as its worker has it */
     int64_t attempt;
     uint8_t head[16];
     uint64_t in, out;           /* the token that it has, that it has done with; 0: none */

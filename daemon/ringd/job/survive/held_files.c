@@ -9,8 +9,8 @@
 static void keep_from(struct held_files *f, size_t first)
 {
     for (size_t i = 0; i < first; i++)
-        close(f->fd[i]);
-    memmove(f->fd, f->fd + first, (f->n - first) * sizeof *f->fd);
+        close(f->file[i].fd);
+    memmove(f->file, f->file + first, (f->n - first) * sizeof *f->file);
     f->n -= first;
 }
 
@@ -30,24 +30,43 @@ void held_files_run(struct held_files *f)
     f->has_run = true;
 }
 
-int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job)
+void held_files_whole(struct held_files *f)
 {
-    if (f->job != job || memcmp(f->head, head, 16) != 0)
+    if (f->n)
+        f->file[f->n - 1].is_whole = true;
+}
+
+/* No node has let go of earlier files for one that is not whole here. Of whole ones, whose
+ * processes all ended before their second step was safe, the oldest may be the only one that all
+ * nodes have, and the newest have what was done since. */
+static void make_room(struct held_files *f)
+{
+    size_t i = 0;
+    while (i < f->n && f->file[i].is_whole)
+        i++;
+    if (i == f->n)
+        i = 1;
+    close(f->file[i].fd);
+    memmove(f->file + i, f->file + i + 1, (--f->n - i) * sizeof *f->file);
+}
+
+int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted)
+{
+    if (f->job != job || f->submitted != submitted || memcmp(f->head, head, 16) != 0)
         held_files_drop(f);
     else if (f->n && !f->has_run)
-        close(f->fd[--f->n]);
+        close(f->file[--f->n].fd);
     f->job = job;
-    f->has_run = false;
+    f->submitted = submitted;
+    f->has_run = true; /* of those that are left, each */
     memcpy(f->head, head, 16);
     const int fd = memfd_create("ringd-copies", MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
-    /* Of processes that ended before their second step was safe, the oldest file may be the only
-     * whole one, and the newest have what was done since. */
-    if (f->n == HELD_FILES_MAX) {
-        close(f->fd[1]);
-        memmove(f->fd + 1, f->fd + 2, (--f->n - 1) * sizeof *f->fd);
-    }
-    f->fd[f->n++] = fd;
+    if (f->n == HELD_FILES_MAX)
+        make_room(f);
+    f->file[f->n].fd = fd;
+    f->file[f->n++].is_whole = false;
+    f->has_run = false;
     return 0;
 }

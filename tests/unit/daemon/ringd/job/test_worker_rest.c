@@ -130,6 +130,33 @@ static void the_next_attempt_has_the_same_process(void **state)
     assert_int_equal(t->failed, 0);
 }
 
+static void open_again(struct test *t, uint64_t submitted)
+{
+    struct job_plan plan = small_plan(JOB_TRAIN, 1);
+    plan.submitted = submitted;
+    json_t *body = json_pack("{s:i, s:i, s:i, s:o, s:[s]}", "job", JOB, "attempt", 1, "rank", 0, "plan",
+                             job_plan_encode(&plan), "nodes", "01000000000000000000000000000000");
+    worker_take_open(t->worker, self, body);
+    json_decref(body);
+}
+
+/* A head that loses its power may not know any more that it has given the number. */
+static void a_number_that_comes_again_is_another_job(void **state)
+{
+    struct test *t = *state;
+    open_again(t, 1);
+    stop(t, false);
+    the_stage.ops->ended(the_stage.owner, "");
+    event_base_dispatch(t->alone.base);
+    assert_true(worker_is_idle(t->worker));
+    open_again(t, 1); /* it had ended */
+    assert_true(worker_is_idle(t->worker));
+    assert_int_equal(the_stages, 1);
+    open_again(t, 2);
+    assert_false(worker_is_idle(t->worker));
+    assert_int_equal(the_stages, 2);
+}
+
 static void another_job_has_another(void **state)
 {
     struct test *t = *state;
@@ -213,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH(the_next_attempt_has_the_same_process),
         WITH(another_job_has_another),
+        WITH(a_number_that_comes_again_is_another_job),
         WITH(it_ends_with_its_job),
         WITH(it_ends_if_the_job_does_meanwhile),
         WITH(one_that_ends_is_not_asked_again),
