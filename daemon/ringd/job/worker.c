@@ -51,7 +51,7 @@ void worker_tell(struct worker *w, const char *kind, json_t *fields)
                   "the message %s was not sent: the head %s", kind, unsent_why(r));
 }
 
-static void tell_again(struct worker *w)
+void worker_tell_again(struct worker *w)
 {
     size_t i;
     json_t *report;
@@ -66,7 +66,7 @@ static void on_again(void *owner)
     struct worker *w = owner;
     if (w->state != WORKER_READY)
         return;
-    tell_again(w);
+    worker_tell_again(w);
     timer_set_ms(w->again, WORKER_AGAIN_MS);
 }
 
@@ -98,11 +98,6 @@ static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, 
                           "starved", fate == SPAWN_WAS_STARVED, "kept", kept));
 }
 
-static void tell_failed(struct worker *w, const char *cause)
-{
-    tell_end(w, cause, SPAWN_HAS_FAILED, false);
-}
-
 /* --- the stage process ------------------------------------------------------------------------ */
 
 static void stop_dialing(struct worker *w)
@@ -112,7 +107,7 @@ static void stop_dialing(struct worker *w)
     timer_stop(w->patience);
 }
 
-static void end_stage(struct worker *w, bool goes_on)
+void worker_end_stage(struct worker *w, bool goes_on)
 {
     if (w->state == WORKER_IDLE || (w->state == WORKER_ENDING && goes_on))
         return;
@@ -169,7 +164,7 @@ static void on_patience(void *owner)
         return;
     }
     tell_end(w, w->why_lost, SPAWN_WAS_KILLED, false);
-    end_stage(w, false);
+    worker_end_stage(w, false);
 }
 
 static void stage_event(void *owner, const char *kind, json_t *event)
@@ -201,7 +196,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "left")) {
         w->reported = true;
         worker_tell(w, "job-left", json_object());
-        end_stage(w, true);
+        worker_end_stage(w, true);
     } else if (!strcmp(kind, "failed")) {
         tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED,
                  json_is_true(json_object_get(event, "kept")));
@@ -266,8 +261,7 @@ static int start_stage(struct worker *w, struct loan *loan)
     }
     int r = spawn_start(&w->stage, w->setup.spawner, 0, &spawn_ops, w, &err);
     if (r) {
-        tell_failed(w, err.text);
-        end_stage(w, false);
+        worker_fail(w, err.text);
     } else {
         confine(w);
         worker_check_taken(w, worker_give_files(w));
@@ -278,8 +272,8 @@ static int start_stage(struct worker *w, struct loan *loan)
 
 void worker_fail(struct worker *w, const char *cause)
 {
-    tell_failed(w, cause);
-    end_stage(w, false);
+    tell_end(w, cause, SPAWN_HAS_FAILED, false);
+    worker_end_stage(w, false);
 }
 
 void worker_check_taken(struct worker *w, int r)
@@ -390,7 +384,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     const bool is_mine = worker_is_head(w, head, body), planned_here = is_mine && w->state == WORKER_PLANNING;
     if ((is_mine && !planned_here) ||
         is_over_here(w, head, body)) { /* said again, by a head that may not know how far it is here */
-        tell_again(w);
+        worker_tell_again(w);
         return;
     }
     struct origin origin;
@@ -405,8 +399,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     w->reported = false;
     w->state = WORKER_OPENING;
     if (read_open(w, body, rank, &err)) {
-        tell_failed(w, err.text);
-        end_stage(w, false);
+        worker_fail(w, err.text);
         return;
     }
     worker_note_attempt(w);
@@ -460,13 +453,13 @@ void worker_take_stop(struct worker *w, const json_t *body)
         log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
     worker_let_go(w, body);
     w->reported = true;
-    end_stage(w, json_is_true(json_object_get(body, "keep")));
+    worker_end_stage(w, json_is_true(json_object_get(body, "keep")));
 }
 
 void worker_take_connect(struct worker *w)
 {
     if (w->state != WORKER_READY || w->is_connecting) {
-        tell_again(w);
+        worker_tell_again(w);
         return;
     }
     w->is_connecting = true;
@@ -497,83 +490,13 @@ void worker_take_leave(struct worker *w, const json_t *body)
         worker_say(w, json_pack("{s:s s:O*}", "do", "leave", "save", json_object_get(body, "save")));
 }
 
-static void leave_head(struct worker *w)
-{
-    const struct member *head = members_find(w->setup.members, w->head);
-    if (w->state == WORKER_IDLE)
-        worker_drop_stage(w);
-    if (w->state == WORKER_IDLE || w->state == WORKER_ENDING)
-        return;
-    log_stage(LOG_LEVEL_WARNING, w->job, w->rank,
-              "the head %s is lost (%s): the stage on this node is stopped", head ? head->name : "?",
-              peers_last_words(w->setup.peers, w->head));
-    w->reported = true;
-    end_stage(w, false);
-}
-
-/* A head that is out of reach is waited for, as it waits for us. Also when the job is over here: it
- * may not have heard that. */
-static void look_for_head(struct worker *w)
-{
-    const uint64_t patience_us = (uint64_t)opts_int(w->setup.opts, "dead-after") * 1000000;
-    const struct instant now = clock_now();
-    enum absence_news news;
-    size_t i;
-    while ((news = absence_next(&w->absent, w->setup.members, patience_us, now, &i))) {
-        if (news == ABSENCE_BACK)
-            tell_again(w);
-        if (news < ABSENCE_TOO_LONG)
-            continue;
-        leave_head(w);
-        if (news == ABSENCE_TOO_LONG) /* should it come back, it hears how this ended */
-            absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
-        else
-            w->absent.n = 0;
-    }
-    const uint64_t due = absence_due(&w->absent, patience_us).us, us = due > now.us ? due - now.us : 0;
-    timer_stop(w->missed);
-    if (due != UINT64_MAX)
-        timer_set_us(w->missed, us);
-}
-
-static void on_missed(void *owner)
-{
-    look_for_head(owner);
-}
-
-/* Who was removed may have reason to stay in the job: no lane with it outlives the roster. */
-static void leave_removed(struct worker *w)
-{
-    char cause[160];
-    size_t i = 0;
-    if (w->state == WORKER_IDLE || w->state == WORKER_PLANNING || w->state == WORKER_ENDING)
-        return;
-    while (i < w->ranks && !cluster_has_removed(w->setup.cluster, w->nodes[i]))
-        i++;
-    if (w->ranks < 2 || i == w->ranks)
-        return;
-    snprintf(cause, sizeof cause, "%s, which is rank %zu, was removed from the cluster",
-             roster_find(cluster_roster(w->setup.cluster), w->nodes[i])->name, i);
-    tell_failed(w, cause);
-    end_stage(w, false);
-}
-
-void worker_changed(struct worker *w)
-{
-    leave_removed(w);
-    if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
-        worker_cut_lanes(w);
-    for (size_t i = 0; i < 2; i++)
-        lanes_changed(w->lanes[i]);
-    look_for_head(w);
-}
-
 struct worker *worker_new(const struct worker_setup *setup)
 {
     struct worker *w = xcalloc(1, sizeof *w);
     w->setup = *setup;
     w->release = timer_new(setup->base, on_release, w);
     worker_rest_init(w);
+    worker_absence_init(w);
     for (size_t i = 0; i < 2; i++)
         w->lanes[i] = lanes_new(&(struct lanes_setup){.base = setup->base,
                                                       .members = setup->members,
@@ -583,7 +506,6 @@ struct worker *worker_new(const struct worker_setup *setup)
                                                       .owner = w});
     w->counts = lane_counts_new();
     w->patience = timer_new(setup->base, on_patience, w);
-    w->missed = timer_new(setup->base, on_missed, w);
     w->again = timer_new(setup->base, on_again, w);
     w->reports = json_array();
     return w;

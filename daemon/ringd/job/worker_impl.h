@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The worker's inside, shared by worker.c (the stage process and the head's messages),
- * worker_rest.c (the stage process between two attempts at a job), worker_lanes.c (its data
- * connections) and worker_show.c (what others see of it). */
+ * worker_head.c (whom it takes for the head), worker_absence.c (when the head or others are gone),
+ * worker_copies.c (files of copies), worker_rest.c (the stage process between two attempts at a
+ * job), worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
@@ -72,6 +73,10 @@ struct worker {
 
 /* To the head, about this rank; takes over `fields`. */
 void worker_tell(struct worker *w, const char *kind, json_t *fields);
+/* What the head waits for, once more: it may have missed it. */
+void worker_tell_again(struct worker *w);
+/* goes_on: the stage may rest until its job does. Else its process ends. */
+void worker_end_stage(struct worker *w, bool goes_on);
 /* The patience with a data connection that is missing runs out in so long. */
 void worker_wait(struct worker *w, uint64_t us);
 /* To the stage; takes over `message`. */
@@ -91,7 +96,7 @@ bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_
  * (ballots.h): so no head hears that it is ready before that is on the disk. */
 void worker_note_attempt(struct worker *w);
 void worker_forget_noting(struct worker *w);
-void worker_fail(struct worker *w, const char *cause);         /* the stage here ends */
+void worker_fail(struct worker *w, const char *cause);         /* the head hears why, the stage here ends */
 void worker_hear_ready(struct worker *w, const json_t *event); /* the stage is */
 /* The job is over, unless the message "job-stop" says that it goes on later. Of an earlier one:
  * unless another node heads it by now, which may still need the copies. */
@@ -116,6 +121,9 @@ bool worker_rest_wake(struct worker *w);
 /* Lets go of the stage, whatever it does; what it has used is added to what is past. */
 void worker_drop_stage(struct worker *w);
 void worker_rest_init(struct worker *w);
+
+/* The patience with a head that is out of reach. */
+void worker_absence_init(struct worker *w);
 
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
 extern const struct lanes_ops worker_lanes_ops;
