@@ -41,28 +41,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
+#include "daemon/stage/attempt.h"
 #include "daemon/stage/stage_bench.h"
-#include "daemon/common/cache_dir.h"
-#include "daemon/common/model_facts.h"
 #include "daemon/stage/stage_cell.h"
 #include "daemon/stage/stage_faults.h"
-#include "daemon/stage/hold/hold.h"
 #include "daemon/stage/stage_lent.h"
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
-#include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/stage_data.h"
 #include "daemon/stage/stage_merge.h"
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
 #include "daemon/stage/stage_weights.h"
-#include "daemon/stage/plan_admit.h"
-#include "daemon/stage/plan/stage_of_plan.h"
 #include "engine/file/maps.h"
 
 struct process {
@@ -71,21 +65,10 @@ struct process {
     struct stage_events events;
     struct progress *progress;
     struct head head;
-    bool is_head;
-    struct job_plan plan;
-    uint32_t rank;
-    struct num *num;                      /* owned, */
-    int asked_threads;                    /* for so many */
-    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
-    struct slab scratch;                  /* owned: for whichever of them computes */
-    struct maps *maps;                    /* owned: of them, and of those of earlier attempts */
-    struct exchange *exchange;
-    int held[HOLD_FILES_MAX]; /* owned: files for copies, the last is this process's to write */
-    size_t nheld;
-    int disk;          /* owned: likewise, on the disk; 0: there is none */
-    struct hold *hold; /* owned; NULL: the plan has none */
-    struct runner *runner;
-    struct memory_watch memory;
+    struct attempt attempt;
+    struct num *num;       /* owned, */
+    int asked_threads;     /* for so many */
+    struct maps *maps;     /* owned: of the stages of this attempt, and of earlier ones */
     atomic_bool must_rest; /* the daemon said so while the job ran */
     bool is_kept;          /* it has rested before */
     bool is_opening;
@@ -98,7 +81,7 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     int r = job_type_read(&type, name ? name : "", err);
     if (r)
         return r;
-    p->is_head = true;
+    p->attempt.is_head = true;
     p->head.planning.must_not_time = json_is_false(json_object_get(msg, "may_time"));
     r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
     if (!r && !p->head.spec.dry_run)
@@ -131,150 +114,12 @@ static void do_weights(struct process *p, const json_t *msg)
                 json_pack("{s:o}", "model", weights_of_dir(&p->events, dir ? dir : "")));
 }
 
-static void on_traced(void *owner, json_t *event)
-{
-    struct process *p = owner;
-    stage_event(&p->events, "timeline", event);
-}
-
-/* After a round: what it holds is warm. */
-static void on_round(void *owner)
-{
-    struct process *p = owner;
-    struct memory_use use;
-    if (!memory_due(&p->memory, clock_now()))
-        return;
-    exchange_sample_tcp(p->exchange);
-    if (!memory_read(&use) && memory_changed(&p->memory, &use))
-        stage_event(&p->events, "memory",
-                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
-                              "peak", (json_int_t)use.peak));
-}
-
-static void on_begun(void *owner)
-{
-    struct process *p = owner;
-    stage_event(&p->events, "begun", json_object());
-}
-
-static void on_whole(void *owner)
-{
-    struct process *p = owner;
-    stage_event(&p->events, "whole", json_object());
-}
-
-static void on_settled(void *owner, bool on_disk)
-{
-    struct process *p = owner;
-    stage_event(&p->events, "settled", json_pack("{s:b}", "disk", (int)on_disk));
-}
-
-static void on_kept(void *owner, uint64_t step, const char *why)
-{
-    struct process *p = owner;
-    stage_event(&p->events, "kept", json_pack("{s:I s:s*}", "step", (json_int_t)step, "error", why));
-}
-
-static void tell_weights(struct process *p, const char *dir)
-{
-    struct requant_told sum = {0}, one;
-    for (size_t s = 0; s < p->plan.stages; s++) {
-        if (!p->stages[s])
-            continue;
-        stage_requanted(p->stages[s], &one);
-        sum.made += one.made;
-        sum.found += one.found;
-        sum.removed += one.removed;
-    }
-    weights_tell_quantized(&p->events, p->rank, p->plan.weight_bits, dir, &sum);
-}
-
-/* Every stage here carves it in its own way. */
-static int alloc_scratch(struct slab *ret, size_t bytes, bool is_shared, struct err *err)
-{
-    ret->used = bytes;
-    int r = slab_alloc(ret, "scratch", err);
-    ret->used = r ? 0 : bytes;
-    ret->overlaps = is_shared;
-    return r;
-}
-
-static int open_stages(struct process *p, const struct config *config, struct err *err)
-{
-    char dir[4096];
-    struct stage_bytes bytes;
-    int r = p->plan.weight_bits ? cache_dir(dir, sizeof dir, "weights", err) : 0;
-    if (!r)
-        r = stage_chunks(&bytes, &p->plan, config, p->rank, err);
-    if (!r)
-        r = alloc_scratch(&p->scratch, bytes.work, p->plan.stages > p->plan.ranks, err);
-    for (size_t s = 0; s < p->plan.stages && !r; s++) {
-        struct stage_spec spec = job_plan_stage(&p->plan, config, s);
-        spec.cache_dir = dir;
-        spec.scratch = &p->scratch;
-        spec.maps = p->maps;
-        if (p->plan.place[s] == p->rank)
-            r = stage_open(&p->stages[s], p->num, &spec, err);
-    }
-    if (!r)
-        maps_trim(p->maps);
-    if (!r && p->plan.weight_bits)
-        tell_weights(p, dir);
-    return r;
-}
-
-/* [[first, end], …]: of each stage, as it was opened. */
-static json_t *opened_layers(const struct process *p)
-{
-    json_t *list = json_array();
-    for (size_t s = 0; s < p->plan.stages; s++)
-        if (p->stages[s])
-            json_array_append_new(
-                list, json_pack("[I,I]", (json_int_t)p->plan.first[s], (json_int_t)p->plan.first[s + 1]));
-    return list;
-}
-
-/* Weights twice: as the model stores them, and as they are quantized. And what earlier processes
- * left. */
-static uint64_t mapped_bytes(const struct process *p)
-{
-    uint64_t bytes = p->plan.tune.random_init ? 0 : 2 * (uint64_t)model_file_bytes(p->plan.model);
-    struct stat st;
-    for (size_t i = 0; i + 1 < p->nheld; i++)
-        bytes += fstat(p->held[i], &st) ? 0 : (uint64_t)st.st_size;
-    return bytes;
-}
-
-static int open_hold(struct process *p, const struct config *config, struct err *err)
-{
-    if (!p->plan.copies)
-        return 0;
-    if (!p->nheld)
-        return err_set(err, -EBADMSG,
-                       "ringd gave no file for copies: install the same version of ringd and ringd-stage");
-    return hold_new(&p->hold,
-                    &(struct hold_setup){.plan = &p->plan,
-                                         .config = config,
-                                         .rank = p->rank,
-                                         .stages = p->stages,
-                                         .exchange = p->exchange,
-                                         .progress = p->progress,
-                                         .files = p->held,
-                                         .nfiles = p->nheld,
-                                         .disk = p->disk ? p->disk : -1,
-                                         .whole = on_whole,
-                                         .settled = on_settled,
-                                         .kept = on_kept,
-                                         .owner = p},
-                    err);
-}
-
 /* The head's node gets files from the one who asks, this one does not. */
 static int explain_rights(const struct process *p, int code, struct err *err)
 {
     const char *user = json_string_value(json_object_get(p->cell, "user"));
     char text[sizeof err->text];
-    if (code != -EACCES || !p->rank)
+    if (code != -EACCES || !p->attempt.rank)
         return code;
     snprintf(text, sizeof text, "%s", err->text);
     return err_set(err, code,
@@ -298,61 +143,26 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
     p->is_opening = true;
-    int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
-    p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
-    if (!r)
-        r = config_read(&config, p->plan.model, err);
-    if (!r)
-        r = job_plan_check_model(&p->plan, &config, err);
-    if (!r)
-        r = plan_admit(&p->plan, &config, p->rank, p->is_head, err);
-    if (!r)
-        r = plan_admit_memory(&p->plan, &config, p->rank, memory_of_machine(), err);
-    if (!r && p->rank && !p->plan.tune.random_init)
-        r = weights_of_rank(&p->events, &p->plan, &config, p->rank, err);
+    int r = attempt_admit(&p->attempt, &config, msg, err);
     if (!r)
         r = make_num(p, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (!r && !p->maps && !(p->maps = maps_new()))
         r = err_set(err, -ENOMEM, "out of memory");
     if (r)
         return explain_rights(p, r, err);
-    num_set_compute(p->num, p->plan.compute);
-    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(p), (unsigned)num_threads(p->num),
-                      memory_of_machine());
-    r = open_stages(p, &config, err);
-    if (!r)
-        r = exchange_new(&p->exchange, p->progress, err);
-    if (!r)
-        r = open_hold(p, &config, err);
-    const struct runner_setup setup = {.plan = &p->plan,
-                                       .config = &config,
-                                       .rank = p->rank,
-                                       .stages = p->stages,
-                                       .exchange = p->exchange,
-                                       .progress = p->progress,
-                                       .hold = p->hold,
-                                       .traced = on_traced,
-                                       .rounded = on_round,
-                                       .begun = p->rank ? NULL : on_begun,
-                                       .owner = p};
-    if (!r)
-        r = runner_new(&p->runner, &setup, err);
+    r = attempt_open(&p->attempt, &config, p->num, p->maps, err);
     p->is_opening = r;
-    if (!r)
-        stage_event(&p->events, "ready",
-                    json_pack("{s:o s:s s:i s:o*}", "layers", opened_layers(p), "isa", num_isa(p->num),
-                              "threads", num_threads(p->num), "held", p->hold ? hold_report(p->hold) : NULL));
     return r;
 }
 
 static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct err *err)
 {
     int r =
-        fd < 0 || !p->exchange
+        fd < 0 || !p->attempt.exchange
             ? err_set(
                   err, -EBADMSG,
                   "the daemon sent a data connection this stage cannot use: install the same version of both")
-            : exchange_add(p->exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
+            : exchange_add(p->attempt.exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
     seal_wipe(&lane->tx);
     seal_wipe(&lane->rx);
     return r;
@@ -372,7 +182,7 @@ static void keep_paths(struct process *p, const json_t *list)
     for (size_t i = 0; alive && i < n; i++)
         alive[i] = (uint64_t)json_integer_value(json_array_get(list, i));
     if (alive)
-        exchange_keep(p->exchange, alive, n);
+        exchange_keep(p->attempt.exchange, alive, n);
     free(alive);
 }
 
@@ -394,7 +204,7 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "rest")) {
             atomic_store(&p->must_rest, true);
-            exchange_abandon(p->exchange);
+            exchange_abandon(p->attempt.exchange);
             json_decref(msg);
             break;
         }
@@ -421,43 +231,19 @@ static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 {
     static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **,
                                          struct err *) = {head_train, head_generate, head_score};
-    if (!p->is_head)
-        return runner_follow(p->runner, err);
-    int r = head_load(&p->head, p->runner, err);
+    if (!p->attempt.is_head)
+        return runner_follow(p->attempt.runner, err);
+    int r = head_load(&p->head, p->attempt.runner, err);
     if (!r)
-        r = drive[p->plan.type](&p->head, p->runner, ret_result, err);
-    return r ? r : runner_stop(p->runner, p->head.has_left, err);
-}
-
-static void attempt_done(struct process *p)
-{
-    runner_free(p->runner);
-    exchange_free(p->exchange);
-    hold_free(p->hold);
-    for (size_t i = 0; i < p->nheld; i++)
-        close(p->held[i]);
-    if (p->disk)
-        close(p->disk);
-    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
-        stage_close(p->stages[s]);
-    slab_free(&p->scratch);
-    job_plan_done(&p->plan);
+        r = drive[p->attempt.plan.type](&p->head, p->attempt.runner, ret_result, err);
+    return r ? r : runner_stop(p->attempt.runner, p->head.has_left, err);
 }
 
 /* Only what was read and mapped stays. */
 static void rest(struct process *p)
 {
-    attempt_done(p);
-    p->runner = NULL;
-    p->exchange = NULL;
-    p->hold = NULL;
-    p->nheld = 0;
-    p->disk = 0;
-    memset(p->stages, 0, sizeof p->stages);
-    p->plan = (struct job_plan){0};
+    attempt_done(&p->attempt);
     head_rest(&p->head);
-    p->is_head = false;
-    p->rank = 0;
     atomic_store(&p->must_rest, false);
     p->is_kept = true;
     progress_set(p->progress, PROGRESS_IDLE, 0, 0, 0);
@@ -468,7 +254,7 @@ static void rest(struct process *p)
  * by itself nothing is used again. */
 static int end_run(struct process *p, pthread_t listener, int r, json_t *result, struct err *err)
 {
-    const bool has_left = !r && runner_has_left(p->runner);
+    const bool has_left = !r && runner_has_left(p->attempt.runner);
     if (has_left)
         stage_event(&p->events, "left", json_object());
     const bool rests = has_left || atomic_load(&p->must_rest);
@@ -490,11 +276,11 @@ static int do_run(struct process *p, const json_t *msg, struct err *err)
 {
     json_t *result = NULL;
     pthread_t listener;
-    exchange_on_lost(p->exchange, on_lane_lost, p);
+    exchange_on_lost(p->attempt.exchange, on_lane_lost, p);
     int r = pthread_create(&listener, NULL, listen_main, p);
     if (r)
         return err_set(err, -r, "no thread can be started for the daemon's messages: %s", strerror(r));
-    r = p->is_head ? head_restore_read(&p->head, json_object_get(msg, "restore"), err) : 0;
+    r = p->attempt.is_head ? head_restore_read(&p->head, json_object_get(msg, "restore"), err) : 0;
     if (!r)
         r = drive_job(p, &result, err);
     r = end_run(p, listener, r, result, err);
@@ -505,7 +291,9 @@ static int do_run(struct process *p, const json_t *msg, struct err *err)
 /* Nothing that comes from outside is looked at before. */
 static int enter_cell(struct process *p, const json_t *msg, struct err *err)
 {
-    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, (unsigned)p->nheld + !!p->disk, err);
+    int r = p->is_in_cell
+                ? 0
+                : stage_cell_enter(p->cell, msg, (unsigned)p->attempt.nheld + !!p->attempt.disk, err);
     p->is_in_cell = !r;
     return r;
 }
@@ -514,18 +302,18 @@ static int enter_cell(struct process *p, const json_t *msg, struct err *err)
 static int take_held(struct process *p, bool on_disk, int fd, struct err *err)
 {
     /* Before the cell nothing else is open, and what has its place there stays. */
-    const int to = p->is_in_cell ? fd : IPC_PROGRESS_FD + 1 + (int)p->nheld;
-    if (fd < 0 || (!on_disk && p->nheld == HOLD_FILES_MAX) || p->disk || p->plan.ranks ||
-        (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
+    const int to = p->is_in_cell ? fd : IPC_PROGRESS_FD + 1 + (int)p->attempt.nheld;
+    if (fd < 0 || (!on_disk && p->attempt.nheld == HOLD_FILES_MAX) || p->attempt.disk ||
+        p->attempt.plan.ranks || (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
         return err_set(
             err, -EBADMSG,
             "the daemon sent a file for copies that this stage cannot use: install the same version of both");
     if (fd != to)
         close(fd);
     if (on_disk)
-        p->disk = to;
+        p->attempt.disk = to;
     else
-        p->held[p->nheld++] = to;
+        p->attempt.held[p->attempt.nheld++] = to;
     return 1;
 }
 
@@ -559,9 +347,9 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
         r = do_plan(p, msg, err);
     else if (what && !strcmp(what, "open"))
         r = do_open(p, msg, err);
-    else if (what && !strcmp(what, "run") && p->runner)
+    else if (what && !strcmp(what, "run") && p->attempt.runner)
         return do_run(p, msg, err);
-    else if (what && !strcmp(what, "rest") && p->runner) {
+    else if (what && !strcmp(what, "rest") && p->attempt.runner) {
         rest(p);
         return 1;
     } else
@@ -574,7 +362,7 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
 
 static void process_done(struct process *p)
 {
-    attempt_done(p);
+    attempt_done(&p->attempt);
     maps_free(p->maps);
     num_free(p->num);
     head_done(&p->head);
@@ -599,6 +387,7 @@ int main(int argc, char **argv)
     if (p.progress)
         faults_watch(p.progress);
     stage_events_init(&p.events, IPC_FD);
+    p.attempt = (struct attempt){.events = &p.events, .progress = p.progress};
     head_init(&p.head, &p.events);
     if (argc > 1 || !p.progress) {
         fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
@@ -622,7 +411,8 @@ int main(int argc, char **argv)
         }
     }
     if (r == -ENOMEM)
-        memory_explain(&err, p.rank < p.plan.ranks ? p.plan.bytes[p.rank] : 0);
+        memory_explain(&err,
+                       p.attempt.rank < p.attempt.plan.ranks ? p.attempt.plan.bytes[p.attempt.rank] : 0);
     /* Its cell lets it open the files that there were then: a new process may do better. */
     const bool kept = p.is_kept && (p.is_opening || r == -EACCES);
     if (r < 0)

@@ -22,6 +22,7 @@ int stage_main(int argc, char **argv);
 #define num_free shared_num_free
 int shared_num_new(struct num **ret, int threads, struct err *err);
 void shared_num_free(struct num *num);
+#include "daemon/stage/attempt.c"
 #include "daemon/stage/main.c" /* how a plan is opened is not for others */
 #undef num_new
 #undef num_free
@@ -530,7 +531,7 @@ static int lead(struct process *p, struct err *err)
     static const uint32_t ids[TOKENS] = {1, 5, 9, 39, 0, 2, 2, 7};
     static const int32_t labels[TOKENS] = {5, 9, 39, 0, -100, 2, 7, -100};
     static uint32_t start[] = {0, 5, TOKENS}, row[] = {0, TOKENS};
-    const bool decodes = p->plan.kv, trains = p->plan.training;
+    const bool decodes = p->attempt.plan.kv, trains = p->attempt.plan.training;
     float logprobs[TOKENS];
     struct likely likely[3 * TOKENS];
     struct head_mb mb = {.ids = ids, .labels = labels, .logprobs = logprobs, .likely = likely};
@@ -550,20 +551,21 @@ static int lead(struct process *p, struct err *err)
                     .microbatches = 1,
                     .mb = &seqs},
               save = {.program = trains ? PROGRAM_SAVE : PROGRAM_LOAD, .state = trains};
-    int r = runner_round(p->runner, &go, &round, err);
+    int r = runner_round(p->attempt.runner, &go, &round, err);
     expect(r || !decodes || round.token < model.vocab);
-    return r || p->plan.tune.kind == TUNE_NONE ? r : runner_round(p->runner, &save, &round, err);
+    return r || p->attempt.plan.tune.kind == TUNE_NONE ? r
+                                                       : runner_round(p->attempt.runner, &save, &round, err);
 }
 
-static int attempt(struct process *p, bool is_head, struct input *in, const json_t *msg, struct err *err)
+static int begin(struct process *p, bool is_head, struct input *in, const json_t *msg, struct err *err)
 {
-    p->is_head = is_head;
-    for (p->nheld = 0; p->nheld < 2; p->nheld++)
-        p->held[p->nheld] = memfd_create("copies", MFD_CLOEXEC);
+    p->attempt.is_head = is_head;
+    for (p->attempt.nheld = 0; p->attempt.nheld < 2; p->attempt.nheld++)
+        p->attempt.held[p->attempt.nheld] = memfd_create("copies", MFD_CLOEXEC);
     neighbours = (struct exchange){.in = in, .vocab = model.vocab};
     const bool large = is_large(json_object_get(msg, "plan"));
     int r = large ? err_set(err, -ENOMEM, "out of memory") : do_open(p, msg, err);
-    return r ? r : p->rank ? runner_follow(p->runner, err) : lead(p, err);
+    return r ? r : p->attempt.rank ? runner_follow(p->attempt.runner, err) : lead(p, err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -585,12 +587,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         edit(input_u8(&in) % 16 ? plan : msg, &in, 1);
     static struct process p;
     p = (struct process){.progress = &progress};
+    p.attempt = (struct attempt){.events = &p.events, .progress = &progress};
     head_init(&p.head, &p.events);
-    int r = attempt(&p, where == 0, &in, msg, &err);
+    int r = begin(&p, where == 0, &in, msg, &err);
     if (!r && in.left) { /* once more, in the same process, and of another plan */
         rest(&p);
         edit(plan, &in, 1);
-        r = attempt(&p, where == 0, &in, msg, &err);
+        r = begin(&p, where == 0, &in, msg, &err);
     }
     expect(!r || err.text[0]);
     p.progress = NULL;

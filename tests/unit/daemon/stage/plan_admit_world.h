@@ -103,11 +103,12 @@ static inline int open_as(struct world *w, const struct job_plan *plan, json_int
     w->stage_end = fd[1];
     w->p.progress = &w->progress[0];
     stage_events_init(&w->p.events, w->stage_end);
+    w->p.attempt = (struct attempt){.events = &w->p.events, .progress = w->p.progress};
     head_init(&w->p.head, &w->p.events);
-    w->p.is_head = rank == 0;
-    w->p.held[0] = memfd_create("copies", MFD_CLOEXEC);
-    w->p.nheld = 1;
-    assert_true(w->p.held[0] >= 0);
+    w->p.attempt.is_head = rank == 0;
+    w->p.attempt.held[0] = memfd_create("copies", MFD_CLOEXEC);
+    w->p.attempt.nheld = 1;
+    assert_true(w->p.attempt.held[0] >= 0);
     json_t *msg = json_pack("{s:o s:I s:i}", "plan", job_plan_encode(plan), "rank", rank, "threads", 1);
     int r = do_open(&w->p, msg, &err);
     json_decref(msg);
@@ -126,9 +127,9 @@ static inline void join(struct world *w, uint32_t rank)
     for (int i = 0; i < 2; i++) {
         seal_init(&there, keys[i], SEAL_CHACHA20_POLY1305);
         seal_init(&back, keys[!i], SEAL_CHACHA20_POLY1305);
-        assert_int_equal(
-            exchange_add(i ? w->other : w->p.exchange, i ? rank : 1 - rank, 1, fd[i], &there, &back, &err),
-            0);
+        assert_int_equal(exchange_add(i ? w->other : w->p.attempt.exchange, i ? rank : 1 - rank, 1, fd[i],
+                                      &there, &back, &err),
+                         0);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "daemon/stage/plan_admit.h"
 #include "tests/unit/daemon/stage/plan_admit_world.h"
 
 /* Its slots, tables and caches are what the plan says, and the head's word for their memory counts
@@ -45,7 +46,7 @@ static void refuses_plan(struct world *w, const struct job_plan *plan, json_int_
 {
     assert_true(open_as(w, plan, rank) < 0);
     assert_says(w, words);
-    assert_null(w->p.scratch.base); /* nothing was allocated for it */
+    assert_null(w->p.attempt.scratch.base); /* nothing was allocated for it */
     stop((void *[]){w});
     start((void *[]){NULL});
 }
@@ -218,7 +219,7 @@ static void rounds_that_save_more_or_less_have_their_own_pieces(void **state)
         assert_int_equal(param_pieces_make(&pieces, &plan.tune, family_find(w->golden.config.family),
                                            &w->golden.config, state_too, &err),
                          0);
-        if (runner_round(w->p.runner, &go, &round, &err))
+        if (runner_round(w->p.attempt.runner, &go, &round, &err))
             fail_msg("%s", err.text);
         assert_int_equal(n, pieces.n);
         param_pieces_done(&pieces);

@@ -154,7 +154,7 @@ static void a_token_outside_the_vocabulary_is_refused(void **state)
     assert_int_equal(exchange_post(w->other, 0, &act, TOKENS * plan.dim * sizeof(float), false), 0);
     exchange_kick(w->other);
     send_bytes(w, (struct msg_key){1, MSG_TOKEN, 0, 0}, &token, sizeof token);
-    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    assert_int_equal(runner_round(w->p.attempt.runner, &go, &round, &err), -EBADMSG);
     snprintf(w->why, sizeof w->why, "%s", err.text);
     assert_says(w, "rank 1 sent 256 as the next token");
 }
@@ -183,7 +183,7 @@ static void a_likely_next_token_outside_the_vocabulary_is_refused(void **state)
     assert_int_equal(exchange_post(w->other, 0, &act, TOKENS * plan.dim * sizeof(float), false), 0);
     exchange_kick(w->other);
     send_bytes(w, (struct msg_key){1, MSG_TOKEN, 0, 0}, &message, sizeof message);
-    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    assert_int_equal(runner_round(w->p.attempt.runner, &go, &round, &err), -EBADMSG);
     snprintf(w->why, sizeof w->why, "%s", err.text);
     assert_says(w, "rank 1 sent 256 as a likely token");
 }
@@ -210,7 +210,7 @@ static void a_likely_token_outside_the_vocabulary_is_refused(void **state)
     go.top = 1;
     opens_as(w, &plan, 0);
     send_bytes(w, (struct msg_key){1, MSG_LOSS, 0, 0}, &message, sizeof message);
-    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    assert_int_equal(runner_round(w->p.attempt.runner, &go, &round, &err), -EBADMSG);
     snprintf(w->why, sizeof w->why, "%s", err.text);
     assert_says(w, "rank 1 sent 4294967295 as a likely token");
 }
