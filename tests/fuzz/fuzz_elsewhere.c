@@ -152,13 +152,14 @@ static void on_stream(void *owner, uint64_t job, uint64_t after)
 
 static void ask(struct world *w, uint8_t to)
 {
-    uint8_t id[16];
-    memset(id, to, sizeof id);
+    struct proxy_node nodes[2] = {{.name = "n"}, {.name = "m"}};
+    memset(nodes[0].id, to, sizeof nodes[0].id);
+    memset(nodes[1].id, to ^ 3, sizeof nodes[1].id);
     w->asked++;
     proxy_ask(w->proxy,
               http_inside_new("GET", "/v1/jobs/7/events", NULL, NULL,
                               &(struct http_inside){.reply = on_reply, .stream = on_stream, .owner = w}),
-              id, "n", "/v1/jobs/7/events");
+              nodes, 1 + to % 2, "is the head of", "/v1/jobs/7/events");
 }
 
 static void tell(struct world *w, struct input *in)

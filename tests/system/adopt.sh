@@ -43,10 +43,14 @@ lost hand
 for node in 2 3; do
     await_line "$(log_of $node)" 'job 2: the stage on this node has ended' 60
 done
+# It no longer knows what the head said of its deputy, and its copies are gone with it: the job may begin again.
+stop_node $other
+from=$(next_line "$(log_of $other)")
+start_node $other
+await_line "$(log_of $other)" "a ring of 2" 20 "$from"
 on $other adopt 2@n1 >"$work/hand.out" 2>&1 || fail "adopt: $(cat "$work/hand.out")"
 here=$(sed -n "s/^job 2@n1 is job \([0-9]*\)@n$deputy from now on.*/\1/p" "$work/hand.out")
 await_line "$(log_of "$deputy")" "job $here: done" 60
-holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it"
 curve "$deputy" "$here" >"$work/hand.curve"
 same "the curve" "$work/undisturbed.curve" "$work/hand.curve"
 [ ! -e "$work/hand/adapter_model.safetensors" ] || fail "the result is there already"
@@ -65,6 +69,7 @@ lost alone
 await_line "$(log_of "$deputy")" 'job 3: this job of n1 is job [0-9]+ of this node from now on' 60
 here=$(sed -n 's/.*job 3: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")
 await_line "$(log_of "$deputy")" "job $here: done" 60
+holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it"
 curve "$deputy" "$here" >"$work/alone.curve"
 same "the curve" "$work/undisturbed.curve" "$work/alone.curve"
 start_node 1

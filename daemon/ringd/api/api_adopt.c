@@ -12,8 +12,10 @@
 #include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
+#include "net/roster.h"
 
 enum { BEFORE = sizeof "/v1/jobs/" - 1 }; /* the number */
 static const char between[] = "/adopt/";  /* number and node */
@@ -48,38 +50,50 @@ static bool reads_force(struct http_call *call)
     return force;
 }
 
+/* Of a node that was not seen since this daemon began, the roster knows the name. */
+static bool find_head(struct adoption *ret, uint8_t ret_id[16], const struct api *api, const char *name)
+{
+    const struct member *m = elsewhere_node(api->setup.elsewhere, name);
+    const struct roster *roster = cluster_roster(api->setup.cluster);
+    const struct roster_entry *known = m || !roster ? NULL : roster_named(roster, name);
+    if (!m && !known)
+        return false;
+    memcpy(ret_id, m ? m->id : known->id, 16);
+    snprintf(ret->head, sizeof ret->head, "%s", m ? m->name : known->name);
+    return true;
+}
+
 void api_post_adopt(struct api *api, struct http_call *call)
 {
     const char *path = http_path(call), *name = strstr(path, between) + sizeof between - 1;
     char *end;
     const uint64_t job = strtoull(path + BEFORE, &end, 10);
-    const struct member *head = elsewhere_node(api->setup.elsewhere, name);
+    struct adoption of = {.call = call, .job = job};
+    uint8_t head[16];
     if (end == path + BEFORE || *end != '/' || !job) {
         http_fail(call, 404, "no-such-job",
                   "a job is named by its number, and by the node that was its head");
         return;
     }
-    if (!head) {
+    if (!find_head(&of, head, api, name)) {
         http_fail(call, 404, "no-such-node", "there is no node %s: `ringctl members` lists the nodes", name);
         return;
     }
-    if (head == members_self(api->setup.members)) {
+    if (!memcmp(head, members_self(api->setup.members)->id, sizeof head)) {
         http_fail(call, 409, "refused",
                   "this node is the head of job %" PRIu64 ": `ringctl job %" PRIu64
                   "` says what it waits for",
                   job, job);
         return;
     }
-    struct adoption *a = xcalloc(1, sizeof *a);
-    *a = (struct adoption){.call = call, .job = job};
-    snprintf(a->head, sizeof a->head, "%s", head->name);
-    snprintf(a->self, sizeof a->self, "%s", members_self(api->setup.members)->name);
-    if (!api->setup.adopt(api->setup.owner, head->id, job, !reads_force(call), on_adopted, a))
+    snprintf(of.self, sizeof of.self, "%s", members_self(api->setup.members)->name);
+    struct adoption *a = xmemdup(&of, sizeof of);
+    if (!api->setup.adopt(api->setup.owner, head, job, !reads_force(call), on_adopted, a))
         return;
     free(a);
-    if (!elsewhere_ask_deputy(api->setup.elsewhere, call, head->id, job))
+    if (!elsewhere_ask_deputy(api->setup.elsewhere, call, head, job))
         http_fail(call, 404, "no-dossier",
                   "no node that can be reached keeps what it takes to go on with job %" PRIu64
                   " of node %s: the node that was rank 1 of it does",
-                  job, head->name);
+                  job, of.head);
 }

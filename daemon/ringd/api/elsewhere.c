@@ -216,22 +216,54 @@ const struct member *elsewhere_node(const struct elsewhere *e, const char *name)
     return found;
 }
 
-bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job)
+static struct proxy_node node_of(const struct member *m)
 {
-    const json_t *rows = e->proxy ? job_news_of(e->news, head) : NULL;
+    struct proxy_node node;
+    memcpy(node.id, m->id, sizeof node.id);
+    snprintf(node.name, sizeof node.name, "%s", m->name);
+    return node;
+}
+
+/* As its head has said, if this node heard it. */
+static const char *deputy_of(const struct elsewhere *e, const uint8_t head[16], uint64_t job)
+{
+    const json_t *rows = job_news_of(e->news, head);
     size_t i;
     json_t *row;
-    json_array_foreach (rows, i, row) {
-        const char *name = json_string_value(json_object_get(row, "deputy"));
-        if ((uint64_t)json_integer_value(json_object_get(row, "id")) != job || !name)
+    json_array_foreach (rows, i, row)
+        if ((uint64_t)json_integer_value(json_object_get(row, "id")) == job)
+            return json_string_value(json_object_get(row, "deputy"));
+    return NULL;
+}
+
+bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job)
+{
+    struct proxy_node to[RING_MAX_NODES];
+    const struct members *members = e->setup.members;
+    size_t n = 0;
+    if (!e->proxy || http_is_inside(call)) /* who asks us asks the others, too */
+        return false;
+    const char *name = deputy_of(e, head, job);
+    for (size_t i = 1; i < members_count(members) && n < RING_MAX_NODES; i++) {
+        const struct member *m = members_at(members, i);
+        if (!members_reachable(members, m->id))
             continue;
-        const struct member *m = elsewhere_node(e, name);
-        if (!m || m == members_self(e->setup.members) || !members_reachable(e->setup.members, m->id))
-            return false;
-        proxy_ask(e->proxy, call, m->id, m->name, http_path(call));
-        return true;
+        to[n++] = node_of(m);
+        if (name && !strcmp(name, m->name)) {
+            const struct proxy_node first = to[0];
+            to[0] = to[n - 1];
+            to[n - 1] = first;
+        }
     }
-    return false;
+    if (n)
+        proxy_ask(e->proxy, call, to, n, "was asked for", http_path(call));
+    return n;
+}
+
+static void pass_on(struct elsewhere *e, struct http_call *call, const struct member *head, const char *path)
+{
+    const struct proxy_node to = node_of(head);
+    proxy_ask(e->proxy, call, &to, 1, "is the head of", path);
 }
 
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)
@@ -262,7 +294,7 @@ bool elsewhere_route(struct elsewhere *e, struct http_call *call)
             "shows it up",
             head->name, *words ? ", its last connection ended with: " : "", words);
     else
-        proxy_ask(e->proxy, call, head->id, head->name, there);
+        pass_on(e, call, head, there);
     free(there);
     free(name);
     return true;

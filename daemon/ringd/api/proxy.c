@@ -34,9 +34,11 @@ struct errand {
     struct http_call *call; /* to be answered once; NULL: its events flow into `feed` */
     struct http_feed *feed; /* owned, of events */
     struct timer *timer;    /* owned */
-    uint8_t to[16];
-    char name[64];
-    char *path; /* owned: at that node */
+    struct proxy_node *to;  /* owned: the one that is asked now, */
+    size_t more;            /* and so many behind it that are asked where it has no such thing */
+    struct proxy_node *at;  /* in `to` */
+    const char *what;       /* borrowed */
+    char *path;             /* owned: at that node */
     json_int_t round;
     bool is_asked; /* an answer is due */
     uint64_t after;
@@ -63,6 +65,7 @@ static void errand_free(struct errand *e)
     timer_free(e->timer);
     if (e->feed)
         http_feed_end(e->feed);
+    free(e->to);
     free(e->path);
     free(e->text);
     free(e);
@@ -73,7 +76,7 @@ static void errand_free(struct errand *e)
 static void give_up_as(struct errand *e, int status, const char *code, const char *why)
 {
     if (e->call)
-        http_fail(e->call, status, code, "node %s, which is the head of this job, %s", e->name, why);
+        http_fail(e->call, status, code, "node %s, which %s this job, %s", e->at->name, e->what, why);
     errand_free(e);
 }
 
@@ -94,7 +97,7 @@ static void say(struct errand *e, json_t *message)
     struct proxy *p = e->p;
     e->is_asked = true;
     timer_set_ms(e->timer, (e->feed ? EVENTS_PATIENCE_S : PATIENCE_S) * UINT64_C(1000));
-    const int r = message ? p->setup.send(p->setup.owner, e->to, message) : -ENOMEM;
+    const int r = message ? p->setup.send(p->setup.owner, e->at->id, message) : -ENOMEM;
     if (r == -EHOSTUNREACH || r == -ENOTCONN)
         give_up(e, "is out of reach: ask again when `ringctl nodes` shows it up");
     else if (r == -EMSGSIZE)
@@ -115,37 +118,45 @@ static json_t *query_of(const struct errand *e)
     return query;
 }
 
-static void ask(struct errand *e, const char *body)
+static void ask(struct errand *e)
 {
+    size_t n;
+    const char *body = e->call ? http_body(e->call, &n) : NULL;
     e->round = ++e->p->rounds;
     say(e, json_pack("{s:s s:I s:s s:s s:o s:s*}", "kind", "api-ask", "round", e->round, "method",
                      e->call ? http_method(e->call) : "GET", "path", e->path, "query", query_of(e), "body",
-                     body));
+                     body && n ? body : NULL));
 }
 
-void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], const char *name,
-               const char *path)
+void proxy_ask(struct proxy *p, struct http_call *call, const struct proxy_node *to, size_t n,
+               const char *what, const char *path)
 {
-    size_t n;
-    const char *body = http_body(call, &n);
+    size_t bytes;
+    const char *body = http_body(call, &bytes);
     if (p->n == MOST_ERRANDS) {
         http_fail(call, 503, "busy", "%d requests to other nodes are under way: ask again in a few seconds",
                   MOST_ERRANDS);
         return;
     }
-    if (n > PROXY_REQUEST || strlen(body) != n) {
+    if (bytes > PROXY_REQUEST || strlen(body) != bytes) {
         http_fail(call, 413, "too-large",
-                  "a request about a job of node %s may have 512 KiB of text: send it on that node", name);
+                  "a request about a job of node %s may have 512 KiB of text: send it on that node",
+                  to->name);
         return;
     }
     struct errand *e = xcalloc(1, sizeof *e);
-    *e = (struct errand){.p = p, .call = call, .path = xstrdup(path), .after = http_feed_after(call)};
-    snprintf(e->name, sizeof e->name, "%s", name);
-    memcpy(e->to, to, sizeof e->to);
+    *e = (struct errand){.p = p,
+                         .call = call,
+                         .to = xmemdup(to, n * sizeof *to),
+                         .more = n - 1,
+                         .what = what,
+                         .path = xstrdup(path),
+                         .after = http_feed_after(call)};
+    e->at = e->to;
     e->timer = timer_new(p->setup.base, on_timer, e);
     LIST_INSERT_HEAD(&p->errands, e, next);
     p->n++;
-    ask(e, n ? body : NULL);
+    ask(e);
 }
 
 /* --- answers of the other node ---------------------------------------------------------------- */
@@ -174,7 +185,7 @@ static void on_feed(void *owner)
     if (!http_feed_is_open(e->feed))
         errand_free(e);
     else if (!e->is_asked && http_feed_waiting(e->feed) < FEED_BYTES)
-        ask(e, NULL);
+        ask(e);
 }
 
 static void feed(struct errand *e, const char *text, size_t n, bool last)
@@ -216,9 +227,22 @@ static const char *type_of(const json_t *body)
     return "application/octet-stream";
 }
 
+static void ask_next(struct errand *e)
+{
+    ledger_give(&e->p->bytes, e->n);
+    e->n = 0;
+    e->more--;
+    e->at++;
+    ask(e);
+}
+
 /* All of the answer is here. */
 static void complete(struct errand *e, int status, const char *type)
 {
+    if (e->call && status == 404 && e->more) {
+        ask_next(e);
+        return;
+    }
     if (e->feed) { /* the job's last word, made again from its record, or the end of what can be followed */
         if (status == 200 && e->n && !memchr(e->text, '\0', e->n))
             http_feed_put(e->feed, e->text, e->n);
@@ -257,7 +281,7 @@ void proxy_take_told(struct proxy *p, const uint8_t from[16], const json_t *body
     json_int_t round = json_integer_value(json_object_get(body, "round"));
     struct errand *e;
     LIST_FOREACH (e, &p->errands, next)
-        if (e->round == round && e->is_asked && !memcmp(e->to, from, sizeof e->to))
+        if (e->round == round && e->is_asked && !memcmp(e->at->id, from, sizeof e->at->id))
             break;
     if (!e)
         return;
@@ -283,7 +307,7 @@ void proxy_changed(struct proxy *p)
 {
     for (struct errand *e = LIST_FIRST(&p->errands), *next; e; e = next) {
         next = LIST_NEXT(e, next);
-        if (!p->setup.reaches(p->setup.owner, e->to))
+        if (!p->setup.reaches(p->setup.owner, e->at->id))
             give_up(e, "is out of reach: ask again when `ringctl nodes` shows it up");
     }
 }

@@ -33,11 +33,16 @@ struct proxy *proxy_new(const struct proxy_setup *setup);
 /* All that wait are answered; streams end. Before http_stop. */
 void proxy_free(struct proxy *p);
 
-/* Passes the request on to node `to`, called `name`; path: what it is there. Answers and frees the
- * call, now or later: with that node's answer, or with 503 and a sentence when none comes in
- * time. */
-void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], const char *name,
-               const char *path);
+struct proxy_node {
+    uint8_t id[16];
+    char name[64];
+};
+/* Passes the request on to node to[0]; path: what it is there. Where a node answers 404, the next
+ * of these n ≥ 1 is asked. Answers and frees the call, now or later: with the answer of the last
+ * that was asked, or with 503 and a sentence when none comes in time. what: the nodes are to this
+ * job, for such a sentence, as in "is the head of"; stays. */
+void proxy_ask(struct proxy *p, struct http_call *call, const struct proxy_node *to, size_t n,
+               const char *what, const char *path);
 /* The messages "api-ask", "api-more" and "api-told", whose fields have been checked. */
 void proxy_take_ask(struct proxy *p, const uint8_t from[16], const json_t *body);
 void proxy_take_more(struct proxy *p, const uint8_t from[16], const json_t *body);

@@ -21,7 +21,8 @@ const char *http_body(const struct http_call *call, size_t *ret_n);
 bool http_may_write(const struct http_call *call);
 /* May it see what is not for everyone? Unix socket: yes. TCP: with the token or a session. */
 bool http_may_read(const struct http_call *call);
-bool http_is_local(const struct http_call *call); /* came over the Unix socket */
+bool http_is_local(const struct http_call *call);  /* came over the Unix socket */
+bool http_is_inside(const struct http_call *call); /* another node passed it on (http_inside.h) */
 /* Begins a session (http_session.h) if the request has `Authorization: Ticket …` with one that is
  * good: its answer will carry the cookie, and `ret_key` is what the page keeps, valid as long as
  * the call. */

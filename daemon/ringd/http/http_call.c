@@ -145,6 +145,11 @@ bool http_may_read(const struct http_call *call)
     return call->may_read;
 }
 
+bool http_is_inside(const struct http_call *call)
+{
+    return call->inside;
+}
+
 bool http_is_local(const struct http_call *call)
 {
     return call->is_local;

@@ -20,11 +20,12 @@
 #include "daemon/ringd/api/proxy.h"
 #include "daemon/ringd/api/proxy_answer.h"
 
-enum { WIRE = 64, A = 1, B = 2 };
+enum { WIRE = 64, A = 1, B = 2, C = 3 };
 
 struct world {
     struct event_base *base;
-    struct proxy *a, *b; /* a asks, b answers */
+    struct proxy *a, *b, *c; /* a asks, b answers, or c */
+    size_t without;          /* so many of the next requests are for what is not there */
     struct letter {
         json_t *message;
         uint8_t from[16], to[16];
@@ -66,6 +67,11 @@ static int send_from_b(void *owner, const uint8_t to[16], json_t *message)
     return post(owner, B, to, message);
 }
 
+static int send_from_c(void *owner, const uint8_t to[16], json_t *message)
+{
+    return post(owner, C, to, message);
+}
+
 static bool reaches(void *owner, const uint8_t id[16])
 {
     (void)id;
@@ -79,6 +85,8 @@ static void handle(void *owner, struct http_call *call)
     size_t n;
     if (!strcmp(http_path(call), "/v1/jobs/7/held"))
         w->held = call;
+    else if (w->without && w->without--)
+        http_fail(call, 404, "no-dossier", "nothing of it is here");
     else if (!strcmp(http_path(call), "/v1/jobs/7/missing"))
         http_fail(call, 404, "no-such-job", "there is no job 7");
     else if (!strcmp(http_method(call), "POST"))
@@ -114,22 +122,29 @@ static void on_stream(void *owner, uint64_t job, uint64_t after)
     fail_msg("nobody asked for events");
 }
 
-static void ask(struct world *w, const char *method, const char *path, const char *from, const char *body)
+static void ask_nodes(struct world *w, size_t nodes, const char *method, const char *path, const char *from,
+                      const char *body)
 {
-    uint8_t b[16];
+    struct proxy_node to[2] = {{.name = "b"}, {.name = "c"}};
     json_t *query = from ? json_pack("{s:s}", "from", from) : NULL;
-    memset(b, B, sizeof b);
+    memset(to[0].id, B, sizeof to[0].id);
+    memset(to[1].id, C, sizeof to[1].id);
     struct http_call *call = http_inside_new(
         method, path, query, body, &(struct http_inside){.reply = on_reply, .stream = on_stream, .owner = w});
     json_decref(query);
-    proxy_ask(w->a, call, b, "b", path);
+    proxy_ask(w->a, call, to, nodes, "is the head of", path);
+}
+
+static void ask(struct world *w, const char *method, const char *path, const char *from, const char *body)
+{
+    ask_nodes(w, 1, method, path, from, body);
 }
 
 static void deliver_one(struct world *w)
 {
     struct letter l = w->wire[0];
     memmove(w->wire, w->wire + 1, --w->n_wire * sizeof *w->wire);
-    struct proxy *to = l.to[0] == A ? w->a : w->b;
+    struct proxy *to = l.to[0] == A ? w->a : l.to[0] == B ? w->b : w->c;
     const char *kind = json_string_value(json_object_get(l.message, "kind"));
     if (!strcmp(kind, "api-ask"))
         proxy_take_ask(to, l.from, l.message);
@@ -162,6 +177,8 @@ static int set_up(void **state)
     w->a = proxy_new(&setup);
     setup.send = send_from_b;
     w->b = proxy_new(&setup);
+    setup.send = send_from_c;
+    w->c = proxy_new(&setup);
     *state = w;
     return 0;
 }
@@ -171,6 +188,7 @@ static int tear_down(void **state)
     struct world *w = *state;
     proxy_free(w->a);
     proxy_free(w->b);
+    proxy_free(w->c);
     while (w->n_wire)
         json_decref(w->wire[--w->n_wire].message);
     event_base_free(w->base);
@@ -223,6 +241,30 @@ static void a_refusal_and_a_body_go_through(void **state)
     deliver(w);
     assert_string_equal(w->type, "application/octet-stream");
     assert_int_equal(w->answers, 3);
+}
+
+/* The question goes with its body; whoever has the thing is the last. */
+static void the_next_node_is_asked_for_what_one_has_not(void **state)
+{
+    struct world *w = *state;
+    for (size_t without = 0; without < 3; without++) {
+        w->without = without;
+        ask_nodes(w, 2, "POST", "/v1/jobs/7/adopt/d", NULL, "{\"force\":true}");
+        assert_int_equal(deliver(w), without ? 4 : 2);
+        assert_int_equal(w->answers, without + 1);
+        assert_int_equal(w->status, without < 2 ? 200 : 404);
+        assert_string_equal(
+            w->text, without < 2
+                         ? "{\"force\":true}"
+                         : "{\"error\":{\"code\":\"no-dossier\",\"message\":\"nothing of it is here\"}}");
+    }
+    w->without = 1;
+    ask_nodes(w, 2, "POST", "/v1/jobs/7/adopt/d", NULL, NULL);
+    deliver_one(w);
+    deliver_one(w); /* b has it not; the question to c is on its way */
+    w->is_cut = true;
+    proxy_changed(w->a);
+    assert_non_null(strstr(w->text, "node c, which is the head of this job, is out of reach"));
 }
 
 static void what_is_too_large_is_refused(void **state)
@@ -346,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_come_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_and_a_body_go_through, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_next_node_is_asked_for_what_one_has_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_too_large_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_whole_that_shrinks_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_jobs_of_that_node_are_answered_for, set_up, tear_down),
