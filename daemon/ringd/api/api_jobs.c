@@ -295,7 +295,16 @@ static void answer_change(struct api *api, struct http_call *call, uint64_t id, 
         http_fail(call, 409, "already-ended", "job %llu is ending: `ringctl attach %llu` waits for it",
                   (unsigned long long)id, (unsigned long long)id);
         break;
-    default: http_fail(call, 409, "already", "job %llu %s", (unsigned long long)id, is_already);
+    default: {
+        const struct job *job = coord_find(api->setup.coord, id);
+        if (job && job->state == JOB_MOVED)
+            http_fail(call, 409, "moved",
+                      "node %s has taken job %llu over: ask for job %llu@%s, which goes on there",
+                      job->moved.name, (unsigned long long)id, (unsigned long long)job->moved.job,
+                      job->moved.name);
+        else
+            http_fail(call, 409, "already", "job %llu %s", (unsigned long long)id, is_already);
+    }
     }
 }
 
