@@ -57,9 +57,13 @@ int __wrap_memfd_create(const char *name, unsigned flags)
     struct sim_file *f = xcalloc(1, sizeof *f);
     f->refs = 1;
     note_job(sim->here);
-    sim->files = xreallocarray(sim->files, sim->nfiles + 1, sizeof *sim->files);
-    sim->files[sim->nfiles] = f;
-    return FILES + (int)sim->nfiles++;
+    size_t i = 0; /* the lowest number that is free, as kernels have it */
+    while (i < sim->nfiles && sim->files[i])
+        i++;
+    if (i == sim->nfiles)
+        sim->files = xreallocarray(sim->files, ++sim->nfiles, sizeof *sim->files);
+    sim->files[i] = f;
+    return FILES + (int)i;
 }
 
 int __real_close(int fd);

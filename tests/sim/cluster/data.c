@@ -115,6 +115,20 @@ void sim_data_stop(struct sim_node *n)
     }
 }
 
+void sim_data_forget(void)
+{
+    for (size_t i = 0; i < sim->nconns; i++) {
+        struct sim_conn_end *end = sim->conns[i]->end;
+        if (end[0].link || end[1].link || end[0].stage || end[1].stage)
+            sim_wrong("a data connection from %s to %s is left", sim->roster.at[end[0].node->number].name,
+                      sim->roster.at[end[1].node->number].name);
+        sim_cancel(&end[0].event);
+        sim_cancel(&end[1].event);
+        free(sim->conns[i]);
+    }
+    sim->nconns = 0;
+}
+
 void sim_data_free(void)
 {
     for (size_t i = 0; i < sim->nconns; i++) {

@@ -33,10 +33,15 @@ struct store {
     } waiters[WAITERS]; /* for the commit */
     size_t nwaiters;
     struct sim_node *node;
-    uint64_t next_job;
-    struct write *first, *last; /* owned */
+    uint64_t next_job, forgotten; /* jobs up to this number are no longer there */
+    struct write *first, *last;   /* owned */
     struct entry on_disk[DISK_JOBS];
 };
+
+static struct entry *entry_of(struct store *s, uint64_t job)
+{
+    return &s->on_disk[job - s->forgotten];
+}
 
 static uint64_t number_in(const char *json, const char *key)
 {
@@ -65,7 +70,7 @@ static void on_commit(struct sim_event *e)
 {
     struct store *s = (struct store *)e;
     for (struct write *w; (w = s->first);) {
-        struct entry *to = &s->on_disk[w->job];
+        struct entry *to = entry_of(s, w->job);
         s->first = w->next;
         if (*w->state) {
             free(to->record);
@@ -94,7 +99,7 @@ static void commit_soon(struct store *s)
 static void put(struct store *s, uint64_t job, const char *state, const char *kind, const char *json,
                 const char *life)
 {
-    if (job >= DISK_JOBS) {
+    if (job <= s->forgotten || job - s->forgotten >= DISK_JOBS) {
         sim_wrong("the store gets a job %llu", (unsigned long long)job);
         return;
     }
@@ -133,22 +138,33 @@ void sim_disk_crash(struct store *s)
 
 void sim_disk_start(struct store *s)
 {
-    s->next_job = 1;
+    s->next_job = s->forgotten + 1;
     for (uint64_t i = 0; i < DISK_JOBS; i++)
         if (s->on_disk[i].record)
-            s->next_job = i + 1;
+            s->next_job = s->forgotten + i + 1;
     for (size_t i = 0; i < sim->jobs; i++) {
         struct sim_job *job = &sim->job[i];
         if (job->head == s->node && job->id) {
+            const struct entry *e = entry_of(s, job->id);
             /* This disk keeps no tokens: a generation begins anew, and says all of them again. */
-            job->told = job->generates ? 0 : s->on_disk[job->id].said;
+            job->told = job->generates ? 0 : e->said;
             if (!job->generates)
                 job->said = job->told;
-            job->saved = s->on_disk[job->id].saved;
-            if (!s->on_disk[job->id].record)
+            job->saved = e->saved;
+            if (!e->record)
                 job->id = 0; /* nobody has heard that it was taken */
         }
     }
+}
+
+void sim_disk_forget(struct store *s)
+{
+    for (size_t i = 0; i < DISK_JOBS; i++) {
+        free(s->on_disk[i].record);
+        free(s->on_disk[i].life);
+        s->on_disk[i] = (struct entry){0};
+    }
+    s->forgotten = s->next_job - 1;
 }
 
 void sim_disk_free(struct store *s)
@@ -156,21 +172,19 @@ void sim_disk_free(struct store *s)
     if (!s)
         return;
     sim_disk_crash(s);
-    for (size_t i = 0; i < DISK_JOBS; i++) {
-        free(s->on_disk[i].record);
-        free(s->on_disk[i].life);
-    }
+    sim_disk_forget(s);
     free(s);
 }
 
 const char *sim_disk_record(const struct store *s, uint64_t job)
 {
-    return s->on_disk[job].record ? s->on_disk[job].record : "";
+    const char *record = s->on_disk[job - s->forgotten].record;
+    return record ? record : "";
 }
 
 const char *sim_disk_state(const struct store *s, uint64_t job)
 {
-    return s->on_disk[job].state;
+    return s->on_disk[job - s->forgotten].state;
 }
 
 /* --- store.h ---------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ static struct heap {
     struct block *small[CLASSES], *whole[WHOLE];
     char *fresh[CLASSES], *end[CLASSES]; /* what is left of the last page of a class */
     uint16_t class_of[PAGES];            /* of the page that a block begins in; CLASSES + pages */
+    size_t taken;                        /* bytes of blocks that are not free */
 } heap;
 
 void *__libc_malloc(size_t n);
@@ -33,6 +34,16 @@ void __libc_free(void *p);
 static bool is_ours(const void *p)
 {
     return heap.begin && (const char *)p >= heap.begin && (const char *)p < heap.begin + (size_t)PAGES * PAGE;
+}
+
+size_t sim_heap_taken(void)
+{
+    return heap.taken;
+}
+
+static size_t bytes_of(size_t class)
+{
+    return class < CLASSES ? class * GRAIN : (class - CLASSES) * PAGE;
 }
 
 static void *pages(size_t n, uint16_t class)
@@ -77,10 +88,14 @@ void *malloc(size_t n)
     const size_t whole = (n + PAGE - 1) / PAGE;
     if (!sim || whole >= WHOLE)
         return __libc_malloc(n);
-    void *p = n <= SMALL          ? small(n ? (n + GRAIN - 1) / GRAIN : 1)
+    const size_t class = n > SMALL ? CLASSES + whole : n ? (n + GRAIN - 1) / GRAIN : 1;
+    void *p = n <= SMALL          ? small(class)
               : heap.whole[whole] ? take(&heap.whole[whole])
-                                  : pages(whole, (uint16_t)(CLASSES + whole));
-    return p ? p : __libc_malloc(n);
+                                  : pages(whole, (uint16_t) class);
+    if (!p)
+        return __libc_malloc(n);
+    heap.taken += bytes_of(class);
+    return p;
 }
 
 void *calloc(size_t n, size_t size)
@@ -108,6 +123,7 @@ void free(void *p)
         return;
     }
     const size_t class = *class_of(p);
+    heap.taken -= bytes_of(class);
     struct block *b = p, **list = class < CLASSES ? &heap.small[class] : &heap.whole[class - CLASSES];
     b->next = *list;
     *list = b;
@@ -117,8 +133,7 @@ void *realloc(void *p, size_t n)
 {
     if (p && !is_ours(p))
         return __libc_realloc(p, n);
-    const size_t class = p ? *class_of(p) : 0,
-                 had = class < CLASSES ? class * GRAIN : (class - CLASSES) * PAGE;
+    const size_t had = p ? bytes_of(*class_of(p)) : 0;
     if (n && n <= had)
         return p;
     void *larger = malloc(n);

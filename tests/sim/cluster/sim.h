@@ -123,6 +123,7 @@ void sim_conn_break(struct sim_conn *c, const struct sim_conn_end *by, const cha
 void sim_data_changed(void);
 void sim_data_stop(struct sim_node *n); /* its daemon has ended */
 void sim_data_free(void);
+void sim_data_forget(void);             /* connections of jobs that have ended: nobody may have one */
 struct sim_conn *sim_conn_at(size_t i); /* NULL: there are no more */
 
 /* --- stages ----------------------------------------------------------------------------------- */
@@ -141,8 +142,9 @@ void sim_copies_over(const struct sim_node *head, uint64_t id); /* it ends, and 
 
 struct store *sim_disk_new(struct sim_node *n);
 void sim_disk_free(struct store *s);
-void sim_disk_close(struct store *s); /* its daemon ends */
-void sim_disk_crash(struct store *s); /* what was not committed is gone */
+void sim_disk_forget(struct store *s); /* all jobs, which have ended: as --history-limit has it */
+void sim_disk_close(struct store *s);  /* its daemon ends */
+void sim_disk_crash(struct store *s);  /* what was not committed is gone */
 void sim_disk_start(struct store *s);
 /* Of a job's record and lines as they are on the disk, "" and 0: none. */
 const char *sim_disk_state(const struct store *s, uint64_t job);
@@ -208,6 +210,7 @@ struct sim {
     size_t queued, cap;
     struct opts *opts;
     bool is_traced, by_text; /* messages travel as bytes, and not as values */
+    bool lives_long;         /* no daemon is ended before the world is */
     struct sim_node *here;   /* where the present event happens */
     struct roster roster;
     size_t nodes, cables, jobs;
@@ -220,6 +223,7 @@ struct sim {
     size_t nfiles;
     struct spawn *stages;
     uint64_t heals_us; /* from then on nothing breaks any more */
+    uint64_t most_events;
     unsigned faults[16];
     char wrong[600]; /* the first thing that must not be; "" */
 };
@@ -236,6 +240,7 @@ void sim_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct acts;
 struct acts *sim_story_begin(void);
 void sim_story_free(struct acts *all);
+void sim_story_go_on(struct acts *all); /* other jobs and faults, after the last ones are over */
 
 /* --- what must hold --------------------------------------------------------------------------- */
 
@@ -247,5 +252,10 @@ void sim_describe(void);
 
 /* False: something was wrong, and sim->wrong says what. */
 bool sim_run(uint64_t seed, bool is_traced);
+/* One world with other jobs and faults again and again, for so many of its hours: prints what its
+ * daemons hold. False: likewise, or they hold more and more. */
+bool sim_run_hours(uint64_t seed, uint64_t hours);
+/* Bytes that are taken; NULL where a sanitizer has its own heap. */
+size_t sim_heap_taken(void) __attribute__((weak));
 
 #endif

@@ -227,6 +227,8 @@ static void draw_fault(struct acts *all, const struct weather *w)
 {
     struct act *a = act_new(all, sim_between(0, w->within_us), on_fault);
     a->what = sim_random(FAULTS);
+    if (sim->lives_long && (a->what == FAULT_KILL_DAEMON || a->what == FAULT_POWER))
+        a->what = FAULT_KILL_STAGE;
     const bool is_of_cable = a->what == FAULT_CUT || a->what == FAULT_PULL || a->what == FAULT_RESET;
     a->which = sim_random(is_of_cable ? sim->cables : sim->nodes);
     a->lasts_us = sim_span(100 * SIM_MS, w->longest_us);
@@ -388,25 +390,44 @@ static void draw_options(void)
         sim_wrong("%s", err.text);
 }
 
-struct acts *sim_story_begin(void)
+static void draw_chapter(struct acts *all)
 {
-    struct acts *all = xcalloc(1, sizeof *all);
-    draw_options();
-    draw_network(all);
     sim->jobs = sim_chance(80) ? sim_between(1, 3) : sim_between(4, SIM_JOBS);
     for (size_t i = 0; i < sim->jobs; i++)
         draw_job(all, i);
     const struct weather *w = &weathers[sim_random(WEATHERS)];
     for (size_t faults = sim_random(w->most + 1); faults; faults--)
         draw_fault(all, w);
+}
+
+struct acts *sim_story_begin(void)
+{
+    struct acts *all = xcalloc(1, sizeof *all);
+    draw_options();
+    draw_network(all);
+    draw_chapter(all);
     return all;
+}
+
+static void acts_forget(struct acts *all)
+{
+    for (struct act *a = all->first, *next; a; a = next) {
+        next = a->next;
+        sim_cancel(&a->event);
+        free(a);
+    }
+    all->first = NULL;
+}
+
+void sim_story_go_on(struct acts *all)
+{
+    acts_forget(all);
+    memset(sim->job, 0, sizeof sim->job);
+    draw_chapter(all);
 }
 
 void sim_story_free(struct acts *all)
 {
-    for (struct act *a = all->first, *next; a; a = next) {
-        next = a->next;
-        free(a);
-    }
+    acts_forget(all);
     free(all);
 }
