@@ -165,7 +165,7 @@ $(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,
 # A whole cluster in one process, on a clock of its own: daemons' code, and what stands for their kernel in tests/sim/cluster.
 simulator := $(B)/tests/sim/cluster/simulate
 $(simulator): $(call obj,$(sort $(filter-out $(if $(SAN),%/heap.c),$(wildcard tests/sim/cluster/*.c)))) $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=time,--wrap=fopen,--wrap=cgroup_find_room,--wrap=event_log_publish,--wrap=dossier_send_begin,--wrap=held_disk_open,--wrap=memfd_create,--wrap=close,--wrap=json_dumps -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=time,--wrap=fopen,--wrap=cgroup_find_room,--wrap=event_log_publish,--wrap=file_set_of_inputs,--wrap=held_disk_open,--wrap=memfd_create,--wrap=close,--wrap=json_dumps -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 
 # --- checks ---------------------------------------------------------------------------------------------------------
 unit: $(test_bin) $(simulator) $(B)/ringd-keys

@@ -280,6 +280,14 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                               "the answer, if the job was not taken over; or, with `kept`, a word to a head "
                               "that comes back: do you still want that?",
                               {JOB_ID, FLAG("kept", .doc = "this node keeps a dossier of the job")}},
+    [MESSAGE_HEAD_ASK] = {"head-ask",
+                          MESSAGE_FROM_ANYONE,
+                          "to who headed the job, as far as the asker knows: have you handed it on?",
+                          {ORIGIN}},
+    [MESSAGE_HEAD_TOLD] = {"head-told",
+                           MESSAGE_FROM_ANYONE,
+                           "the answer, if it has: who heads it now",
+                           {ORIGIN, TEXT("head", HEX_ID, NEEDED, .doc = "that node, in hex")}},
     [MESSAGE_CLAIM_ASK] =
         {"claim-ask",
          MESSAGE_FROM_ANYONE,

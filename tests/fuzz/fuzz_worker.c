@@ -45,20 +45,21 @@ static void complete_plan(json_t *plan)
 static void head_says(struct worker *w, uint8_t what, struct input *in)
 {
     static const enum message_kind kinds[] = {MESSAGE_JOB_OPEN, MESSAGE_JOB_CONNECT, MESSAGE_JOB_RUN,
-                                              MESSAGE_JOB_STOP, MESSAGE_LANE_TURN};
+                                              MESSAGE_JOB_STOP, MESSAGE_LANE_TURN,   MESSAGE_HEAD_TOLD};
     const uint8_t from[16] = {1 + what / 8 % 2};
-    json_t *body = message_of(in, kinds[what % 5], &words);
+    json_t *body = message_of(in, kinds[what % 6], &words);
     if (!body)
         return;
-    if (what & 16 && kinds[what % 5] != MESSAGE_LANE_TURN)
+    if (what & 16 && what % 6 < 4)
         json_object_set_new(body, "job", json_integer(1));
     if (what & 32)
         json_object_set_new(body, "nodes", three_nodes());
     if (what & 64)
         complete_plan(json_object_get(body, "plan"));
     const bool is_head = worker_is_head(w, from, body);
-    switch (kinds[what % 5]) {
+    switch (kinds[what % 6]) {
     case MESSAGE_JOB_OPEN: worker_take_open(w, from, body); break;
+    case MESSAGE_HEAD_TOLD: worker_take_head_told(w, from, body); break;
     case MESSAGE_LANE_TURN: worker_take_lane_turn(w, from, body); break;
     case MESSAGE_JOB_STOP: is_head ? worker_take_stop(w, body) : worker_say_stopped(w, from, body); break;
     case MESSAGE_JOB_CONNECT:

@@ -109,6 +109,8 @@ void coord_changed(struct coord *c);     /* nodes came or went */
 void coord_take_noted(struct coord *c, const uint8_t from[16], const json_t *body);
 void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body);
 struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job);
+/* "head-ask": a node is to take part in a job that another one heads. */
+void coord_take_head_ask(struct coord *c, const uint8_t from[16], const json_t *body);
 /* "job-adopted": a node has taken over a job of this one. It is no longer this one's, and its
  * result is fetched from there when it ends; parts: with what. */
 void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body);

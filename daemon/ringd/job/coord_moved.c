@@ -11,6 +11,7 @@
 
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/deputy/file_set.h"
 #include "daemon/ringd/job/job.h"
@@ -187,6 +188,27 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
         land(c, parts, job, body);
 }
 
+static bool is_of(const struct coord *c, const struct job *job, const struct origin *of)
+{
+    return job->origin.job
+               ? origin_is(&job->origin, of)
+               : job->id == of->job && !memcmp(of->head, members_self(c->setup.members)->id, sizeof of->head);
+}
+
+void coord_take_head_ask(struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    struct origin of;
+    if (!origin_read(&of, json_object_get(body, "origin")))
+        return;
+    for (const struct job *job = c->jobs; job; job = job->next)
+        if (job->state == JOB_MOVED && is_of(c, job, &of)) {
+            c->setup.send(c->setup.owner, from,
+                          json_pack("{s:s s:o s:o}", "kind", "head-told", "origin", origin_encode(&of),
+                                    "head", id_json(job->moved.id)));
+            return;
+        }
+}
+
 /* --- jobs of another head --------------------------------------------------------------------- */
 
 /* What the old head had saved and written lies there. Here the result stays with the daemon. */
@@ -201,8 +223,6 @@ static void make_own(const struct coord *c, json_t *entry)
         free(folder);
     }
     json_object_del(spec, "log");
-    json_object_set_new(entry, "saved", json_null());
-    json_object_set_new(entry, "logged", json_null());
 }
 
 int coord_take_over(struct coord *c, const json_t *entry, struct loan *loan, const struct job_head *from,

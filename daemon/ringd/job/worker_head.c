@@ -9,7 +9,9 @@
 #include <time.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timer.h"
 
@@ -72,22 +74,51 @@ void worker_hear_ready(struct worker *w, const json_t *event)
         w->ready = json_deep_copy(event);
 }
 
-bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
-                     char *cause, size_t size)
+static bool may_open(const struct worker *w, const uint8_t head[16], const json_t *taken,
+                     const struct origin *of, char *cause, size_t size)
 {
-    const json_t *origin = json_object_get(body, "origin"), *taken = json_object_get(body, "taken");
     struct takeover from;
-    if (!origin_read(ret, origin)) {
-        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
-        memcpy(ret->head, head, sizeof ret->head);
-    }
-    if (memcmp(ret->head, head, sizeof ret->head) != 0 && !ballots_find(w->setup.ballots, ret) &&
-        members_reachable(w->setup.members, ret->head)) {
+    if (memcmp(of->head, head, sizeof of->head) != 0 && !ballots_find(w->setup.ballots, of) &&
+        members_reachable(w->setup.members, of->head)) {
         snprintf(cause, size, "reaches the node that the job was submitted on");
         return false;
     }
-    return ballots_may_open(w->setup.ballots, ret, head, takeover_read(&from, taken) ? &from : NULL, cause,
+    return ballots_may_open(w->setup.ballots, of, head, takeover_read(&from, taken) ? &from : NULL, cause,
                             size);
+}
+
+/* It may have handed the job on, and this node was not there. */
+static void ask_head(struct worker *w, const struct origin *of, const uint8_t by[16])
+{
+    const struct ballot *known = ballots_find(w->setup.ballots, of);
+    w->asked.of = *of;
+    memcpy(w->asked.head, known ? known->head : of->head, sizeof w->asked.head);
+    if (memcmp(w->asked.head, by, sizeof w->asked.head) != 0)
+        peers_send(w->setup.peers, w->asked.head,
+                   json_pack("{s:s s:o}", "kind", "head-ask", "origin", origin_encode(of)));
+}
+
+void worker_take_head_told(struct worker *w, const uint8_t from[16], const json_t *body)
+{
+    const char *hex = json_string_value(json_object_get(body, "head"));
+    struct origin of;
+    uint8_t to[16];
+    if (origin_read(&of, json_object_get(body, "origin")) && origin_is(&of, &w->asked.of) &&
+        !memcmp(from, w->asked.head, sizeof w->asked.head) && hex && !id_parse(to, hex))
+        ballots_move(w->setup.ballots, &of, from, to, time(NULL));
+}
+
+bool worker_may_open(struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
+                     char *cause, size_t size)
+{
+    if (!origin_read(ret, json_object_get(body, "origin"))) {
+        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
+        memcpy(ret->head, head, sizeof ret->head);
+    }
+    const bool may = may_open(w, head, json_object_get(body, "taken"), ret, cause, size);
+    if (!may)
+        ask_head(w, ret, head);
+    return may;
 }
 
 void worker_let_go(struct worker *w, const json_t *stop)

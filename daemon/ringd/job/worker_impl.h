@@ -38,8 +38,12 @@ struct worker {
     uint64_t job;
     json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
-    struct origin origin;  /* where it was submitted */
-    uint64_t submitted;    /* and when: its number may come again after a loss */
+    struct origin origin; /* where it was submitted */
+    uint64_t submitted;   /* and when: its number may come again after a loss */
+    struct head_question {
+        struct origin of;
+        uint8_t head[16];
+    } asked;               /* the node that was taken for the head of that job, last */
     struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
     json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
     int rank;
@@ -90,7 +94,7 @@ void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 enum { WORKER_AGAIN_MS = 3000 /* a rank that is ready, and hears nothing, says so again */ };
 
 /* Who heads the job. Does the sender, as far as this node knows? ret: where it was submitted. */
-bool worker_may_open(const struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
+bool worker_may_open(struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
                      char *cause, size_t size);
 /* This node takes part in the attempt. Nobody takes the job over with a word that it gave before
  * (ballots.h): so no head hears that it is ready before that is on the disk. */

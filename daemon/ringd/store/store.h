@@ -94,7 +94,8 @@ void store_get_unfinished(struct store *store, uint64_t job, void (*done)(void *
 enum { STORE_LINES = 256 };
 void store_get_lines(struct store *store, uint64_t job, int64_t after,
                      void (*done)(void *arg, const char *json), void *arg);
-/* Record, life and history get another number; or they go. */
+/* Record, life and history get another number, but for the lines "saved" and "logged": these files
+ * are another node's. Or all of it goes. */
 void store_move_job(struct store *store, uint64_t from, uint64_t to);
 void store_drop_job(struct store *store, uint64_t job);
 /* A JSON object under a key, instead of the former; NULL: it goes. */

@@ -36,6 +36,7 @@ enum statement {
     SQL_PUT_NOTE,
     SQL_END_NOTE,
     SQL_NOTES,
+    SQL_LEAVE_SAVES,
     SQL_MOVE_JOB,
     SQL_MOVE_LIFE,
     SQL_MOVE_EVENTS,
@@ -92,6 +93,7 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_PUT_NOTE] = "INSERT OR REPLACE INTO notes(key,json) VALUES(?1,?2)",
     [SQL_END_NOTE] = "DELETE FROM notes WHERE key=?1",
     [SQL_NOTES] = "SELECT json_array(key,json(json)) FROM notes ORDER BY key",
+    [SQL_LEAVE_SAVES] = "DELETE FROM events WHERE job=?1 AND kind IN ('saved','logged')",
     [SQL_MOVE_JOB] = "UPDATE jobs SET id=?2, json=json_set(json,'$.id',?2) WHERE id=?1",
     [SQL_MOVE_LIFE] = "UPDATE lives SET job=?2 WHERE job=?1",
     [SQL_MOVE_EVENTS] = "UPDATE events SET job=?2, json=json_set(json,'$.job',?2) WHERE job=?1",
@@ -229,13 +231,15 @@ static int put_note(struct store_sql *s, const struct store_request *r)
 /* Record, life and lines. */
 static int change_job(struct store_sql *s, const struct store_request *r)
 {
-    static const enum statement moves[] = {SQL_MOVE_JOB, SQL_MOVE_LIFE, SQL_MOVE_EVENTS},
+    static const enum statement moves[] = {SQL_LEAVE_SAVES, SQL_MOVE_JOB, SQL_MOVE_LIFE, SQL_MOVE_EVENTS},
                                 drops[] = {SQL_DROP_JOB, SQL_END_LIFE, SQL_DROP_EVENTS};
+    const bool is_move = r->kind == MOVE_JOB;
+    const size_t n = is_move ? sizeof moves / sizeof *moves : sizeof drops / sizeof *drops;
     int rc = SQLITE_OK;
-    for (size_t i = 0; i < 3 && rc == SQLITE_OK; i++) {
-        sqlite3_stmt *stmt = s->statements[(r->kind == MOVE_JOB ? moves : drops)[i]];
+    for (size_t i = 0; i < n && rc == SQLITE_OK; i++) {
+        sqlite3_stmt *stmt = s->statements[(is_move ? moves : drops)[i]];
         sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
-        if (r->kind == MOVE_JOB)
+        if (is_move && moves[i] != SQL_LEAVE_SAVES)
             sqlite3_bind_int64(stmt, 2, r->to);
         rc = step_once(stmt);
     }

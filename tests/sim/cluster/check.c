@@ -28,20 +28,13 @@ void sim_wrong(const char *fmt, ...)
     sim_describe();
 }
 
-static struct sim_job *job_of(const struct sim_node *head, uint64_t id)
-{
-    for (size_t i = 0; i < sim->jobs; i++)
-        if (sim->job[i].head == head && sim->job[i].id == id)
-            return &sim->job[i];
-    return NULL;
-}
-
 /* --- while it runs ---------------------------------------------------------------------------- */
 
 /* No step is said twice, none is left out, and a step is always the same. */
 void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const char *json)
 {
-    struct sim_job *job = job_of(n, id);
+    size_t turn;
+    struct sim_job *job = sim_job_at(n, id, &turn);
     const char *key = strcmp(kind, "token") ? "\"step\":" : "\"id\":", *at = strstr(json, key),
                *loss = strstr(json, "\"loss\":");
     const uint64_t step = at ? strtoull(at + strlen(key), NULL, 10) : 0;
@@ -50,6 +43,8 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
                   (unsigned long long)id);
         return;
     }
+    if (turn != job->turn) /* what it had not said yet when another node took the job over */
+        return;
     sim_trace("job %llu: %s %llu", (unsigned long long)id, kind, (unsigned long long)step);
     if (!strcmp(kind, "saved")) {
         if (step < job->saved)
@@ -69,12 +64,26 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
     job->said = step > job->said ? step : job->said;
 }
 
+/* Who has handed a job on makes no step of it any more. */
+static void check_head(struct sim_job *job, const struct spawn *s)
+{
+    size_t turn;
+    if (sim_job_at(s->node, s->job_id, &turn) != job)
+        return;
+    if (turn < job->stepped)
+        sim_wrong("two heads run job %zu: %s makes a step after the %zu. to take it over has made one",
+                  s->job, sim->roster.at[s->node->number].name, job->stepped);
+    job->stepped = turn;
+}
+
 /* Only one attempt of a job makes steps, and only one process makes them. */
 void sim_check_step(const struct spawn *s)
 {
-    const struct sim_job *job = &sim->job[s->job];
+    struct sim_job *job = &sim->job[s->job];
+    const struct sim_head head = sim_head_of(job);
     const struct job *at_head =
-        job->head->is_on && job->id ? coord_find(job->head->node.coord, job->id) : NULL;
+        head.node->is_on && head.id ? coord_find(head.node->node.coord, head.id) : NULL;
+    check_head(job, s);
     if (at_head && at_head->state == JOB_PAUSED && s->attempt >= (int64_t)at_head->attempt)
         sim_wrong("job %zu makes a step while it is paused", s->job);
     for (const struct spawn *o = sim->stages; o; o = o->next)
@@ -95,6 +104,13 @@ static bool has_ended(const char *state)
     return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "cancelled");
 }
 
+/* Who has taken a job over, and lost that in a crash, has no record of it. */
+static bool goes_on(const struct sim_head *h)
+{
+    const char *state = sim_disk_state(h->node->disk, h->id);
+    return h->id && *state && !has_ended(state);
+}
+
 bool sim_check_is_over(void)
 {
     if (sim->now_us < sim->heals_us)
@@ -104,6 +120,12 @@ bool sim_check_is_over(void)
         if (!job->is_submitted || !job->head->is_on ||
             (job->id && !has_ended(sim_disk_state(job->head->disk, job->id))))
             return false;
+        for (size_t k = 0; k < sim->nodes; k++)
+            if (sim_disk_left(sim->at[k].disk))
+                return false;
+        for (size_t k = 0; k < job->turn; k++)
+            if (!job->taken[k].node->is_on || goes_on(&job->taken[k]))
+                return false;
     }
     return true;
 }
@@ -126,7 +148,9 @@ static void check_job(const struct sim_job *job)
 {
     const struct store *disk = job->head->disk;
     const char *state = sim_disk_state(disk, job->id);
-    if (!strcmp(state, "done") && job->said == job->steps)
+    /* It had ended here before another node took it over, and was told so. */
+    const bool is_whole = job->said == job->steps || sim_disk_said(disk, job->id) == job->steps;
+    if (!strcmp(state, "done") && is_whole)
         return;
     json_t *record = json_loads(sim_disk_record(disk, job->id), 0, NULL);
     const char *error = json_string_value(json_object_get(record, "error")),
@@ -135,7 +159,7 @@ static void check_job(const struct sim_job *job)
     if (!has_ended(state))
         sim_wrong("job %llu of %s never ends: it is %s; error: %s; it waits for: %s",
                   (unsigned long long)job->id, name, state, error ? error : "-", waits ? waits : "-");
-    else if (!strcmp(state, "done") && job->said != job->steps)
+    else if (!strcmp(state, "done") && !is_whole)
         sim_wrong("job %llu of %s is done with %llu of %llu steps said", (unsigned long long)job->id, name,
                   (unsigned long long)job->said, (unsigned long long)job->steps);
     else if (!strcmp(state, "cancelled") && !job->is_cancelled)
@@ -157,6 +181,15 @@ void sim_check_end(void)
     for (size_t i = 0; i < sim->jobs && !*sim->wrong; i++)
         if (sim->job[i].id)
             check_job(&sim->job[i]);
+    for (size_t i = 0; i < sim->jobs; i++)
+        for (size_t k = 0; k < sim->job[i].turn; k++)
+            if (goes_on(&sim->job[i].taken[k]))
+                sim_wrong("job %zu never ends on %s, which has taken it over", i,
+                          sim->roster.at[sim->job[i].taken[k].node->number].name);
+    for (size_t i = 0; i < sim->nodes; i++)
+        if (sim_disk_left(sim->at[i].disk))
+            sim_wrong("%s keeps %s still, after all jobs have ended", sim->roster.at[i].name,
+                      sim_disk_left(sim->at[i].disk));
     for (size_t i = 0; i < sim->nodes; i++)
         if (sim->at[i].is_on && !worker_is_idle(sim->at[i].node.worker))
             sim_wrong("%s has its lease still, after all jobs have ended", sim->roster.at[i].name);

@@ -244,9 +244,10 @@ void copies_begin(struct spawn *s, const json_t *restore)
 
 void sim_copies_over(const struct sim_node *head, uint64_t id)
 {
-    for (size_t i = 0; i < sim->jobs; i++)
-        if (sim->job[i].head == head && sim->job[i].id == id)
-            sim->job[i].run.is_over = sim->job[i].next.is_over = true;
+    size_t turn;
+    struct sim_job *job = sim_job_at(head, id, &turn);
+    if (job && turn == job->turn)
+        job->run.is_over = job->next.is_over = true;
 }
 
 void sim_copies_made(struct spawn *s)

@@ -140,7 +140,9 @@ void sim_daemon_start(struct sim_node *s)
                        .cluster = (struct cluster *)s,
                        .peers = (struct peers *)s,
                        .relay = (struct relay *)s,
-                       .store = s->disk};
+                       .store = s->disk,
+                       .state_dir = "/a folder that is not there",
+                       .aside = (struct aside *)s};
     n->ring_timer = timer_new(n->base, on_ring_timer, n);
     n->soon = timer_new(n->base, on_soon, n);
     open_members(s);
@@ -182,6 +184,7 @@ void sim_daemon_kill(struct sim_node *s, bool closes)
     deputy_free(n->deputy);
     parts_free(n->parts);
     ballots_free(n->ballots);
+    sim_aside_stop(s);
     metrics_free(n->metrics);
     event_log_free(n->events);
     members_free(n->members);
@@ -269,13 +272,6 @@ char *__wrap_cgroup_find_room(void);
 char *__wrap_cgroup_find_room(void)
 {
     return NULL;
-}
-
-/* No job changes hands here yet: nobody gets a dossier of it, so nobody can take it over. */
-void __wrap_dossier_send_begin(struct dossier_send *d, struct job *job);
-void __wrap_dossier_send_begin(struct dossier_send *d, struct job *job)
-{
-    (void)d, (void)job;
 }
 
 /* Disks have no copies: those in memory are in copies.c. */

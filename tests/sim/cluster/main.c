@@ -235,9 +235,8 @@ int main(int argc, char **argv)
         return 1;
     printf("%llu of %llu worlds from seed %llu on, %llu of them wrong; %llu events, %llu s of theirs in "
            "%.1f s of CPU\n",
-           (unsigned long long)t.worlds, (unsigned long long)(is_one ? 1 : worlds),
-           (unsigned long long)first, (unsigned long long)t.bad, (unsigned long long)t.events,
-           (unsigned long long)t.seconds, t.cpu);
+           (unsigned long long)t.worlds, (unsigned long long)(is_one ? 1 : worlds), (unsigned long long)first,
+           (unsigned long long)t.bad, (unsigned long long)t.events, (unsigned long long)t.seconds, t.cpu);
     opts_free(opts);
     return t.bad || (!is_one && t.worlds != worlds);
 }

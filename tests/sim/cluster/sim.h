@@ -11,7 +11,9 @@
  *   stage.c   job/spawn.h: stage processes as small state machines
  *   copies.c  memfd_create: copies of what they train
  *   disk.c    store/store.h: the database, what of it is committed; results on the disk
+ *   aside.c   aside.h: work that waits for a disk
  *   daemon.c  a daemon's life: opening, wiring, killing; the cluster, the log
+ *   heads.c   who heads a job
  *   story.c   what users and faults do, drawn from the seed
  *   check.c   what must hold
  *   heap.c, json_text.c  malloc and json_dumps, faster
@@ -30,7 +32,7 @@
 #include "net/link.h"
 #include "net/roster.h"
 
-enum { SIM_NODES = 5, SIM_CABLES = 8, SIM_JOBS = 6, SIM_MS = 1000, SIM_S = 1000000 };
+enum { SIM_NODES = 5, SIM_CABLES = 8, SIM_JOBS = 6, SIM_TURNS = 32, SIM_MS = 1000, SIM_S = 1000000 };
 
 struct sim_node;
 
@@ -149,6 +151,9 @@ void sim_disk_start(struct store *s);
 /* Of a job's record and lines as they are on the disk, "" and 0: none. */
 const char *sim_disk_state(const struct store *s, uint64_t job);
 const char *sim_disk_record(const struct store *s, uint64_t job);
+uint64_t sim_disk_said(const struct store *s, uint64_t job); /* the last step that it has of a job */
+const char *sim_disk_left(const struct store *s); /* a key of what it keeps of other heads' jobs; NULL */
+void sim_aside_stop(struct sim_node *n);          /* its daemon has ended */
 
 /* --- daemons ---------------------------------------------------------------------------------- */
 
@@ -168,6 +173,7 @@ struct sim_node {
     struct sim_record *known[SIM_NODES]; /* owned: the latest of each */
     char words[SIM_NODES][200];          /* why the last connection to each ended */
     struct store *disk;                  /* owned: stays */
+    struct sim_piece *pieces;            /* owned: of work aside */
     uint64_t saved[SIM_JOBS];            /* the step of each job's result on its disk */
     unsigned memory[SIM_JOBS];           /* grows when copies of that job are rightly gone */
     size_t holds;                        /* it has copies of this job, from 1 */
@@ -188,11 +194,17 @@ struct sim_run {          /* of a job's stages, from copies or from the disk unt
     size_t ranks;
     unsigned nodes, memory[SIM_NODES]; /* a bit for each; its `memory` then */
 };
+struct sim_head {
+    struct sim_node *node;
+    uint64_t id; /* there */
+};
 struct sim_job {
     struct sim_run run, next; /* the latest that has whole copies of its own; the present one */
     bool copies;              /* it has any */
     uint64_t id;              /* at its head; 0: not submitted yet */
     struct sim_node *head;
+    size_t turn, stepped; /* so many have taken it over; who made the last step: 0 is `head` */
+    struct sim_head taken[SIM_TURNS];
     bool generates; /* tokens, one for each step */
     uint64_t steps, save_every, wait_for;
     size_t least_nodes; /* fewer cannot hold it */
@@ -236,6 +248,13 @@ static inline bool sim_is_still(const struct sim_node *n)
 struct sim_node *sim_node_of(const uint8_t id[16]);
 void sim_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+struct sim_head sim_head_of(const struct sim_job *job); /* the latest */
+/* NULL: there is none. *ret_turn: how often it was taken over until that node had it. */
+struct sim_job *sim_job_at(const struct sim_node *head, uint64_t id, size_t *ret_turn);
+void sim_head_takes(struct sim_node *n, const json_t *note); /* of "taken" */
+/* It reads what it has of the job: so many steps were said. */
+void sim_head_begins(const struct sim_node *n, uint64_t id, uint64_t said);
 
 struct acts;
 struct acts *sim_story_begin(void);

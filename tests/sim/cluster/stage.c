@@ -115,7 +115,7 @@ static void take_plan(struct spawn *s, const json_t *message)
     s->step = json_is_true(json_object_get(spec, "goes_on")) ? s->node->saved[s->job] : 0;
     if (s->generates)
         take_so_far(s, json_object_get(spec, "so_far"));
-    if (s->step < job->saved)
+    if (s->node == sim_head_of(job).node && s->step < job->saved)
         sim_wrong("job %zu begins behind step %llu, and %llu had been said to be saved", s->job,
                   (unsigned long long)s->step, (unsigned long long)job->saved);
     s->doing = STAGE_PLANNING;

@@ -12,9 +12,11 @@
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/deputy/deputy.h"
+#include "daemon/ringd/job/job.h"
 #include "tests/sim/cluster/stage.h"
 
-enum { JOBS_WITHIN_US = 40 * SIM_S, START_US = 2 * SIM_S, CONTINUE_US = 20 * SIM_S };
+enum { JOBS_WITHIN_US = 40 * SIM_S, START_US = 2 * SIM_S, CONTINUE_US = 20 * SIM_S, ADOPT_US = 10 * SIM_S };
 
 /* How thick faults come: some here and there, or many short ones while jobs begin and end. */
 static const struct weather {
@@ -223,6 +225,12 @@ static void on_fault(struct sim_event *e)
     }
 }
 
+static void note_heals(const struct act *a)
+{
+    const uint64_t heals = a->event.at_us + a->lasts_us;
+    sim->heals_us = heals > sim->heals_us ? heals : sim->heals_us;
+}
+
 static void draw_fault(struct acts *all, const struct weather *w)
 {
     struct act *a = act_new(all, sim_between(0, w->within_us), on_fault);
@@ -234,8 +242,7 @@ static void draw_fault(struct acts *all, const struct weather *w)
     a->lasts_us = sim_span(100 * SIM_MS, w->longest_us);
     a->sides =
         a->what == FAULT_CUT ? (unsigned)sim_random(3) : (unsigned)sim_between(1, (1U << sim->nodes) - 2);
-    const uint64_t heals = a->event.at_us + a->lasts_us;
-    sim->heals_us = heals > sim->heals_us ? heals : sim->heals_us;
+    note_heals(a);
 }
 
 /* --- users ------------------------------------------------------------------------------------ */
@@ -307,8 +314,47 @@ static void on_continue(struct sim_event *e)
     if (!is_at_hand(job))
         return;
     sim->here = job->head;
-    if (!coord_continue(job->head->node.coord, job->id))
+    const struct job *at_head = coord_find(job->head->node.coord, job->id);
+    if (at_head && at_head->state == JOB_PAUSED && !coord_continue(job->head->node.coord, job->id))
         sim_trace("-- job %llu is continued", (unsigned long long)job->id);
+}
+
+static void on_adopted(void *arg, uint64_t as, const char *why)
+{
+    (void)arg;
+    sim_trace("-- a user hears that the job is %s: job %llu here", why ? why : "taken over",
+              (unsigned long long)as);
+}
+
+/* A user who sees that the head is off asks the others, one after the other. */
+static void on_adopt(struct sim_event *e)
+{
+    const struct sim_job *job = &sim->job[((struct act *)e)->what];
+    const struct sim_head head = sim_head_of(job);
+    for (size_t i = 0; head.id && !head.node->is_on && i < sim->nodes; i++) {
+        struct sim_node *n = &sim->at[i];
+        if (n == head.node || !n->is_on || sim_is_still(n))
+            continue;
+        sim->here = n;
+        if (!deputy_adopt(n->node.deputy, sim->roster.at[head.node->number].id, head.id, true, on_adopted,
+                          NULL))
+            break;
+    }
+    if (sim->now_us < sim->heals_us)
+        sim_at(e, ADOPT_US);
+}
+
+/* For so long that another node takes the job over, perhaps by hand. */
+static void lose_head(struct acts *all, size_t i, uint64_t from)
+{
+    const uint64_t at = sim_between(from, from + 30 * SIM_S);
+    struct act *a = act_new(all, at, on_fault);
+    a->what = sim_chance(50) ? FAULT_POWER : FAULT_KILL_DAEMON;
+    a->which = sim->job[i].head->number;
+    a->lasts_us = sim_between(20 * SIM_S, 200 * SIM_S);
+    note_heals(a);
+    if (sim_chance(50))
+        act_new(all, sim_between(at, at + a->lasts_us), on_adopt)->what = i;
 }
 
 static void draw_job(struct acts *all, size_t i)
@@ -331,6 +377,8 @@ static void draw_job(struct acts *all, size_t i)
     const uint64_t from = a->event.at_us;
     if (sim_chance(15))
         act_new(all, sim_between(from, from + 40 * SIM_S), on_cancel)->what = i;
+    if (sim_chance(20) && !sim->lives_long)
+        lose_head(all, i, from);
     if (sim_chance(25)) {
         const uint64_t at = sim_between(from, from + 40 * SIM_S);
         act_new(all, at, on_pause)->what = i;

@@ -173,6 +173,16 @@ void ballots_open(struct ballots *b, const struct origin *of, const uint8_t head
     put(b, x);
 }
 
+void ballots_move(struct ballots *b, const struct origin *of, const uint8_t from[16], const uint8_t to[16],
+                  int64_t now)
+{
+    const struct ballot *known = ballots_find(b, of);
+    if (known ? !is_headed_by(known, from) || known->is_promised || known->attempt == BALLOT_ENDED
+              : memcmp(of->head, from, sizeof of->head) != 0)
+        return;
+    ballots_open(b, of, to, to, known ? known->attempt : 0, now);
+}
+
 void ballots_ended(struct ballots *b, const struct origin *of, int64_t now)
 {
     const size_t i = place_of(b, of);

@@ -48,6 +48,11 @@ void ballots_open(struct ballots *b, const struct origin *of, const uint8_t head
                   const uint8_t deputy[16], uint32_t attempt, int64_t now);
 void ballots_ended(struct ballots *b, const struct origin *of, int64_t now);
 
+/* `from` says that it has handed the job on to `to`. It counts where this node takes `from` for the
+ * head; of a job that it knows nothing of, where that is where the job was submitted. */
+void ballots_move(struct ballots *b, const struct origin *of, const uint8_t from[16], const uint8_t to[16],
+                  int64_t now);
+
 /* `by` wants to take the job over; only its deputy may, and only who took part has a word in it.
  * True: it is promised; on the disk as above. False: `why` as above. */
 bool ballots_vote(struct ballots *b, const struct origin *of, const uint8_t by[16],

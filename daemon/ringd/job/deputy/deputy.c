@@ -22,7 +22,7 @@
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timer.h"
 
-enum { FETCH_AGAIN_US = 30000000, LINES_MOST = 4096, KIND_BYTES = 16 };
+enum { FETCH_AGAIN_US = 30000000, ASK_AFTER_US = 60000000, LINES_MOST = 4096, KIND_BYTES = 16 };
 static const char word[] = "dossier";
 
 /* --- small things ----------------------------------------------------------------------------- */
@@ -371,6 +371,8 @@ void deputy_take_news(struct deputy *d, const uint8_t from[16], const json_t *bo
     }
     if (!x)
         x = add(d, from, job);
+    x->heard = clock_now();
+    deputy_arm(d);
     if (x->number >= json_integer_value(json_object_get(body, "number"))) { /* the answer was lost */
         answer(d, from, body, NULL);
     } else if (take_news(d, x, body, &err)) {
@@ -406,14 +408,21 @@ static struct instant claim_due(const struct dossier *x)
     return (struct instant){us > x->retry.us ? us : x->retry.us};
 }
 
+/* Its answer may be lost, and so may be what it says of itself: it is asked again. */
+static void ask_head(const struct deputy *d, struct dossier *x, struct instant now)
+{
+    x->heard = now;
+    deputy_send(d, x->head,
+                json_pack("{s:s s:I s:b}", "kind", "dossier-held", "job", (json_int_t)x->job, "kept", 1));
+}
+
 static void look_at(struct deputy *d, struct dossier *x, struct instant now)
 {
-    const bool is_reachable = deputy_reaches(d, x->head);
-    if (is_reachable && (!x->was_reachable || x->lost.us)) {
+    const bool is_reachable = deputy_reaches(d, x->head), is_back = !x->was_reachable || x->lost.us;
+    if (is_reachable && is_back)
         claim_void(d, x);
-        deputy_send(d, x->head,
-                    json_pack("{s:s s:I s:b}", "kind", "dossier-held", "job", (json_int_t)x->job, "kept", 1));
-    }
+    if (is_reachable && (is_back || clock_since_us(now, x->heard) >= ASK_AFTER_US))
+        ask_head(d, x, now);
     if (is_reachable && x->retry.us <= now.us)
         fetch_inputs(d, x);
     x->was_reachable = is_reachable;
@@ -425,12 +434,18 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
         claim_begin(d, x, false, false, NULL, NULL);
 }
 
+static uint64_t next_word(const struct dossier *x)
+{
+    const uint64_t asks = x->heard.us + ASK_AFTER_US;
+    return x->has_inputs || x->fetch || x->retry.us > asks ? asks : x->retry.us;
+}
+
 void deputy_arm(struct deputy *d)
 {
     const struct instant now = clock_now();
     uint64_t due = UINT64_MAX;
     for (const struct dossier *x = d->dossiers; x; x = x->next) {
-        const uint64_t us = x->was_reachable     ? (x->has_inputs || x->fetch ? UINT64_MAX : x->retry.us)
+        const uint64_t us = x->was_reachable     ? next_word(x)
                             : claim_may_begin(x) ? claim_due(x).us
                                                  : UINT64_MAX;
         due = us > now.us && us < due ? us : due;

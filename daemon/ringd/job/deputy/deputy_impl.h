@@ -34,6 +34,7 @@ struct dossier {
     int64_t seen;             /* seconds since 1970: its head, when this was last looked at */
     bool was_reachable;
     struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */
+    struct instant heard;       /* the head of it, or it was asked whether it is still to be kept */
     struct claim *claim;        /* owned; NULL: none is under way */
 };
 

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <event2/event.h>
 #include <signal.h>
+#include <jansson.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,36 @@ static void history_is_kept_by_kind(void **state)
     wait_answer(f, 3);
     assert_string_equal(f->answer, "[{\"step\":1},\"it's\",{\"step\":2}]");
     store_get_events(f->store, 7, NULL, 0, take, f);
+    wait_answer(f, 4);
+    assert_string_equal(f->answer, "[]");
+}
+
+/* What the other node has saved and logged stays there. */
+static void a_job_of_another_head_gets_a_number_here(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t kept = STORE_FIRST_DOSSIER + 1;
+    store_put_job(f->store, kept, "kept", "{\"id\":9,\"state\":\"running\"}", "{\"state\":\"RUNNING\"}");
+    store_put_event(f->store, kept, "step", "{\"job\":9,\"step\":1}");
+    store_put_event(f->store, kept, "saved", "{\"job\":9,\"step\":1}");
+    store_put_event(f->store, kept, "logged", "{\"job\":9,\"step\":1}");
+    store_put_event(f->store, kept, "step", "{\"job\":9,\"step\":2}");
+    store_get_jobs(f->store, 0, take, f);
+    wait_answer(f, 1);
+    assert_string_equal(f->answer, "[]");
+    store_move_job(f->store, kept, 3);
+    store_get_events(f->store, 3, NULL, 0, take, f);
+    wait_answer(f, 2);
+    assert_string_equal(f->answer, "[{\"job\":3,\"step\":1},{\"job\":3,\"step\":2}]");
+    store_get_unfinished(f->store, 3, take, f);
+    wait_answer(f, 3);
+    json_t *list = json_loads(f->answer, 0, NULL), *entry = json_array_get(list, 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(entry, "record"), "id")), 3);
+    assert_true(json_is_null(json_object_get(entry, "saved")));
+    assert_true(json_is_null(json_object_get(entry, "logged")));
+    json_decref(list);
+    store_drop_job(f->store, 3);
+    store_get_unfinished(f->store, 3, take, f);
     wait_answer(f, 4);
     assert_string_equal(f->answer, "[]");
 }
@@ -414,6 +445,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(series_are_thinned_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_has_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_is_kept_by_kind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_job_of_another_head_gets_a_number_here, set_up, tear_down),
         cmocka_unit_test_setup_teardown(everything_survives_a_restart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sync_is_answered_behind_what_was_put, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closing_answers_what_was_asked, set_up, tear_down),

@@ -139,6 +139,29 @@ static void who_took_it_over_heads_it(void **state)
     assert_true(opens(x, b));
 }
 
+/* A node that was not there hears it of the old head, and of nobody else. */
+static void an_old_head_says_who_heads_its_job(void **state)
+{
+    struct ballots *x = *state;
+    ballots_move(x, &of, c, b, NOW);
+    assert_null(ballots_find(x, &of));
+    ballots_move(x, &of, a, b, NOW);
+    assert_true(opens(x, b));
+    assert_false(opens(x, a));
+    ballots_move(x, &of, a, c, NOW); /* it is not its to give any more */
+    assert_false(opens(x, c));
+    ballots_open(x, &of, b, c, 300, NOW);
+    assert_true(votes(x, c, b, 300));
+    ballots_move(x, &of, c, a, NOW); /* a promise stands */
+    assert_false(opens(x, a));
+    ballots_release(x, &of, c, NOW);
+    ballots_move(x, &of, b, c, NOW);
+    assert_true(opens(x, c));
+    ballots_ended(x, &of, NOW);
+    ballots_move(x, &of, c, a, NOW);
+    assert_false(opens(x, a));
+}
+
 /* But its head may have lost the end with its power, and begins it again. */
 static void a_job_that_has_ended_stays_so(void **state)
 {
@@ -191,6 +214,7 @@ int main(void)
         TEST(a_deputy_that_missed_an_attempt_gets_no_promise),
         TEST(a_promise_shuts_the_old_head_out_until_it_is_void),
         TEST(who_took_it_over_heads_it),
+        TEST(an_old_head_says_who_heads_its_job),
         TEST(a_job_that_has_ended_stays_so),
         TEST(there_is_an_end_to_what_is_remembered),
         TEST(nonsense_on_the_disk_goes),
