@@ -578,16 +578,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const enum job_type type = (enum job_type)(input_u8(&in) % JOB_TYPES);
     const uint8_t where = input_u8(&in) % 4, how = input_u8(&in);
     const struct job_plan honest = plan_of(type, where & 2 ? 3 : 2, how);
-    json_t *plan = job_plan_encode(&honest), *msg = json_pack("{s:o s:i s:i}", "plan", plan, "rank",
-                                                              where == 3 ? 2
-                                                              : where    ? 1
-                                                                         : 0,
-                                                              "threads", 1);
+    const int rank = where == 3 ? 2 : where > 0;
+    json_t *plan = job_plan_encode(&honest),
+           *msg = json_pack("{s:o s:i s:i}", "plan", plan, "rank", rank, "threads", 1);
     for (size_t edits = input_u8(&in) % 4; edits; edits--)
         edit(input_u8(&in) % 16 ? plan : msg, &in, 1);
     static struct process p;
-    p = (struct process){.progress = &progress};
-    p.attempt = (struct attempt){.events = &p.events, .progress = &progress};
+    p = (struct process){.progress = &progress, .attempt = {.events = &p.events, .progress = &progress}};
     head_init(&p.head, &p.events);
     int r = begin(&p, where == 0, &in, msg, &err);
     if (!r && in.left) { /* once more, in the same process, and of another plan */
