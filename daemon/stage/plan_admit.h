@@ -4,8 +4,8 @@
  * Here a plan is held against the model of this node and what is compiled from it, GO against the
  * plan, a compiled round against what was allocated, and what messages hold against the model. A
  * member that was taken over may send anything; so nothing is mapped, allocated or written before.
- * Every refusal is −EBADMSG with a sentence that names the sender and the field. Called by attempt.c
- * before it says "ready", by the runner, and by the tasks that take such messages. PURE. */
+ * Every refusal is −EBADMSG with a sentence that names the sender and the field. Called by
+ * attempt.c before it says "ready", by the runner, and by the tasks that take such messages. PURE. */
 #ifndef DAEMON_STAGE_PLAN_ADMIT_H
 #define DAEMON_STAGE_PLAN_ADMIT_H
 

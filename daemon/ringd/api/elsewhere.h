@@ -51,9 +51,9 @@ void elsewhere_free(struct elsewhere *e); /* after the store has closed: its las
 bool elsewhere_route(struct elsewhere *e, struct http_call *call);
 /* By name, those in reach first, or by id in hex; NULL: there is none. */
 const struct member *elsewhere_node(const struct elsewhere *e, const char *name);
-/* Passes the request on to the nodes in reach, one after the other, until one keeps a dossier of that
- * job; the one that its head named comes first. False: no node is in reach, or another node passed
- * the request on to us; nothing was answered. */
+/* Passes the request on to the nodes in reach, one after the other, until one keeps a dossier of
+ * that job; the one that its head named comes first. False: no node is in reach, or another node
+ * passed the request on to us; nothing was answered. */
 bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job);
 /* Messages, whose fields have been checked. */
 void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);

@@ -2,8 +2,8 @@
  *
  * Every kind of message, by everybody who may not send it, at every moment of a node. In another's
  * name, for another job, out of turn, unasked, repeated, cut short, with a bit turned over. Nothing
- * of the node changes by any of it, and it answers. A new row of message_table.c is tried by itself;
- * whether it answers a question is said below. */
+ * of the node changes by any of it, and it answers. A new row of message_table.c is tried by
+ * itself; whether it answers a question is said below. */
 #include "tests/unit/daemon/ringd/byzantine_try.h"
 
 /* Which kinds are answers: nobody has asked here, so they mean nothing even of a neighbour. */
