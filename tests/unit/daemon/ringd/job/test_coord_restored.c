@@ -421,6 +421,30 @@ static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
     h->coord = NULL;
 }
 
+/* It has fitted on as many nodes as it had: with fewer it waits, as one that ran here would. */
+static void a_job_that_is_taken_over_behind_another_waits_for_its_nodes(void **state)
+{
+    struct head *h = *state;
+    const struct job_head from = {.id = {2}, .name = "n1", .job = 9};
+    struct err err = {""};
+    char *text = NULL;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    store_get_unfinished(h->store, job->id, take_text, &text);
+    while (!text)
+        event_base_loop(h->base, EVLOOP_ONCE);
+    json_t *list = json_loads(text, 0, NULL), *entry = json_array_get(list, 0);
+    free(text);
+    json_object_set_new(json_object_get(entry, "record"), "id", json_integer(50));
+    assert_int_equal(coord_take_over(h->coord, entry, NULL, &from, &err), 0);
+    json_decref(list);
+    const struct job *taken = coord_find(h->coord, 50);
+    assert_int_equal(taken->state, JOB_QUEUED);
+    assert_int_equal(taken->interruption.count, 1);
+    assert_int_equal(taken->interruption.fitted, RANKS);
+}
+
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -442,6 +466,7 @@ int main(void)
         WITH_HEAD(no_copy_stands_for_lines_that_are_lost),
         WITH_HEAD(no_copy_stands_for_a_best_adapter_that_is_lost),
         WITH_HEAD(what_was_said_is_on_the_disk_before_a_save),
+        WITH_HEAD(a_job_that_is_taken_over_behind_another_waits_for_its_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
