@@ -38,8 +38,8 @@ static const char *revive(struct coord *c, struct job *job, const char *cause, s
     if (coord_take_room(c, job->spec_bytes, err))
         return err->text;
     if (job_phase(job->state)->is_aside || job->state == JOB_QUEUED || coord_active(c)) {
-        if (has_begun &&
-            job->state != JOB_INTERRUPTED) /* it is as if it was to leave its nodes to the other */
+        /* As if it left its nodes to the other job: it has fitted on as many. */
+        if (has_begun && job->state != JOB_INTERRUPTED)
             interruption_plan(&job->interruption, &job->offered, job->step, cause);
         job->state = job_phase(job->state)->is_aside ? job->state : JOB_QUEUED;
         job_log_changed(&c->log, job);
