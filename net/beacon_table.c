@@ -144,7 +144,7 @@ static void refresh_shared(struct beacons *b, struct beacon_port *port, struct i
     }
 }
 
-void beacon_table_review(struct beacons *b, struct beacon_port *port, struct instant now)
+static void review_neighbours(struct beacons *b, struct beacon_port *port, struct instant now)
 {
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
         struct beacon_neighbour *n = &port->neighbours[i];
@@ -158,6 +158,17 @@ void beacon_table_review(struct beacons *b, struct beacon_port *port, struct ins
         else
             judge(b, port, n, now);
     }
+}
+
+void beacon_table_review(struct beacons *b, struct beacon_port *port, struct instant now)
+{
+    const bool was_shared = port->shared;
+
+    review_neighbours(b, port, now);
+    refresh_shared(b, port, now);
+    if (!was_shared || port->shared)
+        return;
+    review_neighbours(b, port, now); /* proofs end earlier now: some may be over */
     refresh_shared(b, port, now);
 }
 
