@@ -13,7 +13,7 @@
 #include "daemon/ringd/openai/turns.h"
 #include "tests/unit/daemon/ringd/openai/parts_said.h"
 
-/* --- texts ------------------------------------------------------------------------------------------------------ */
+/* --- texts --- */
 
 static struct text_parts_setup setup_of(uint8_t how)
 {
@@ -43,7 +43,7 @@ static void read_text(const uint8_t *data, size_t n, uint8_t how)
     free(whole);
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------- */
+/* --- requests --- */
 
 static void check_refusal(const struct refusal *refusal)
 {

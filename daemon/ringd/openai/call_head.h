@@ -28,8 +28,8 @@ enum call_head_state call_head_read(enum call_style style, const char *text, siz
                                     char ret_name[CALL_NAME_MAX + 1]);
 
 /* Reads a whole call in JSON whose members stand in another order or form: also {"type":
- * "function", "function": {…}}, and arguments that are a text of JSON. *ret_arguments: compact JSON
- * of an object, for the caller to free. False: it is no call. */
+ * "function", "function": {…}}, and arguments that are a text of JSON. *ret_arguments: compact
+ * JSON of an object, for the caller to free. False: it is no call. */
 bool call_read_whole(const char *text, size_t n, char ret_name[CALL_NAME_MAX + 1], char **ret_arguments);
 /* Reads `tool.call(key="value", …)`, as Llama 3.1 calls what it brings along. */
 bool call_read_python(const char *text, size_t n, char ret_name[CALL_NAME_MAX + 1], char **ret_arguments);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 static int read_request(struct completion_request *ret, enum completion_api api, json_t *json,
                         bool count_only, struct refusal *refusal)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 static const struct field_choice encodings[] = {{"float", false}, {"base64", true}, {NULL, 0}};
 static const struct field fields[] = {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "daemon/ringd/openai/out_text.h"
-#include "daemon/ringd/openai/utf8_gate.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 /* JSON has no infinity; OpenAI writes this for what is not likely at all. */
 static json_t *number(double logprob)
@@ -18,7 +18,7 @@ static json_t *chat_likely(const struct likely_text *t)
     json_t *bytes = json_array();
     for (size_t i = 0; i < t->n; i++)
         json_array_append_new(bytes, json_integer((unsigned char)t->text[i]));
-    return json_pack("{s:o,s:o,s:o}", "token", utf8_lossy_json(t->text, t->n), "logprob", number(t->logprob),
+    return json_pack("{s:o,s:o,s:o}", "token", text_lossy_json(t->text, t->n), "logprob", number(t->logprob),
                      "bytes", bytes);
 }
 

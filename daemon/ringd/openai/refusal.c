@@ -27,7 +27,7 @@ static const struct {
 
 int refusal_set(struct refusal *ret, enum refusal_kind kind, const char *param, const char *fmt, ...)
 {
-    /* Fields of clients are quoted: what a terminal would obey goes, and what is cut stays UTF-8. */
+    /* Fields of clients are quoted. No terminal obeys them, and what is cut stays UTF-8. */
     char text[2 * sizeof ret->text];
     va_list args;
     va_start(args, fmt);

@@ -14,12 +14,7 @@ static const struct reply_form *form_of(enum completion_api api)
                                     : &reply_form_messages;
 }
 
-json_t *reply_json_text(const struct out_text *text)
-{
-    return json_stringn(text->data ? text->data : "", text->len);
-}
-
-/* --- an answer that is no stream: all is kept --------------------------------------------------------------------- */
+/* --- an answer that is no stream: all is kept --- */
 
 /* The arguments of the last call are whole. */
 static void close_call(struct reply_choice *c)
@@ -53,7 +48,7 @@ static void take_part(void *owner, const struct text_part *part)
         keep_part(c, part);
 }
 
-/* --- its life ------------------------------------------------------------------------------------------------------ */
+/* --- its life --- */
 
 static void open_choice(struct reply *r, size_t i)
 {
@@ -213,37 +208,6 @@ void reply_ping(const struct reply *r, struct out_text *out)
         out_text_event(out, "ping", json_pack("{s:s}", "type", "ping"));
     else
         out_text_add(out, comment, sizeof comment - 1);
-}
-
-/* --- what the forms share ------------------------------------------------------------------------------------------- */
-
-void reply_call_id(const struct reply_choice *c, const char *prefix, size_t call, char ret[REPLY_CALL_ID])
-{
-    snprintf(ret, REPLY_CALL_ID, "%s%s%02zu%03zu", prefix, c->reply->setup.id, c->index, call);
-}
-
-json_t *reply_usage(const struct reply *r)
-{
-    const struct reply_setup *s = &r->setup;
-    return json_pack("{s:I,s:I,s:I,s:{s:I},s:{s:I}}", "prompt_tokens", (json_int_t)s->prompt_tokens,
-                     "completion_tokens", (json_int_t)r->tokens, "total_tokens",
-                     (json_int_t)(s->prompt_tokens + r->tokens), "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)s->cached_tokens, "completion_tokens_details", "reasoning_tokens",
-                     (json_int_t)r->reasoning_tokens);
-}
-
-const char *reply_finish_reason(const struct reply_choice *c)
-{
-    if (c->ending == REPLY_CUT)
-        return "length";
-    return text_parts_calls(c->parts) ? "tool_calls" : "stop";
-}
-
-json_t *reply_take_logprobs(struct reply_choice *c)
-{
-    json_t *taken = c->logprobs;
-    c->logprobs = NULL;
-    return taken ? taken : json_null();
 }
 
 size_t reply_completion_tokens(const struct reply *r)

@@ -7,9 +7,9 @@
  * ("text_completion"), Anthropic's messages ("Streaming messages" in its reference).
  *
  * The order of calls: reply_new, reply_start, for each choice reply_token until it returns false or
- * the model has ended, then reply_end; when all choices have ended reply_finish. reply_fail may take
- * the place of everything after reply_start. Choices may be interleaved; Anthropic's API has one.
- * What is to be sent is added to `out`, which may stay empty. Pure: one thread at a time. */
+ * the model has ended, then reply_end; when all choices have ended reply_finish. reply_fail may
+ * take the place of everything after reply_start. Choices may be interleaved; Anthropic's API has
+ * one. What is to be sent is added to `out`, which may stay empty. Pure: one thread at a time. */
 #ifndef DAEMON_OPENAI_REPLY_H
 #define DAEMON_OPENAI_REPLY_H
 
@@ -59,8 +59,8 @@ bool reply_token(struct reply *reply, size_t choice, const struct reply_token *t
 void reply_end(struct reply *reply, size_t choice, enum reply_ending ending, struct out_text *out);
 /* The end of the stream, or the whole body. */
 void reply_finish(struct reply *reply, struct out_text *out);
-/* In a stream that has begun: an error event, after which it ends. Without a stream: the body of the
- * error, whose status refusal_*_status has. */
+/* In a stream that has begun: an error event, after which it ends. Without a stream: the body of
+ * the error; refusal_openai_status and refusal_anthropic_status say its status. */
 void reply_fail(struct reply *reply, const struct refusal *refusal, struct out_text *out);
 /* Something that clients skip, while a stream has nothing to say. */
 void reply_ping(const struct reply *reply, struct out_text *out);

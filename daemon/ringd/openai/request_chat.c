@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is of OpenAI's own: /v1/chat/completions and /v1/completions. */
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 #include <errno.h>
 #include <string.h>
@@ -153,7 +153,7 @@ int request_read_chat(struct completion_request *r, struct refusal *refusal)
     return rc;
 }
 
-/* --- prompts ---------------------------------------------------------------------------------------------------- */
+/* --- prompts --- */
 
 static int read_text_prompts(struct completion_request *r, struct refusal *refusal)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -237,7 +237,8 @@ void request_template_arg(struct completion_request *r, const char *name, json_t
         json_object_set_new(r->template_args, name, value);
 }
 
-/* Qwen's templates ask for enable_thinking, DeepSeek's for thinking, gpt-oss's for reasoning_effort. */
+/* Qwen's templates ask for enable_thinking, DeepSeek's for thinking, gpt-oss's for
+ * reasoning_effort. */
 int request_read_reasoning(struct completion_request *r, struct refusal *refusal)
 {
     static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};

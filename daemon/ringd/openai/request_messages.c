@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is of Anthropic's own: /v1/messages. */
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ static const struct request_lack lacks[] = {
     {.name = NULL},
 };
 
-/* {"name", "description", "input_schema"} → {"type": "function", "function": {…, "parameters"}} */
+/* {"name", "description", "input_schema"} becomes the function of a tool as OpenAI has it, whose
+ * schema is called "parameters". */
 static int add_tool(struct completion_request *r, size_t i, const json_t *tool, struct refusal *refusal)
 {
     char param[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 #include "daemon/common/xalloc.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -21,8 +21,8 @@ int request_check_tool_name(const json_t *name, const char *param, struct refusa
                             REQUEST_TOOL_NAME_MAX);
 }
 
-/* {"type": "function", "function": {"name", "description", "parameters", …}}; "strict" is for us and not for
- * the model. */
+/* {"type": "function", "function": {"name", "description", "parameters", …}}; "strict" is for us
+ * and not for the model. */
 static int add_tool(struct completion_request *r, size_t i, const json_t *tool, struct refusal *refusal)
 {
     char param[PARAM];
@@ -102,7 +102,8 @@ static bool choice_word(struct completion_request *r, const char *word)
     return false;
 }
 
-/* {"mode": …, "tools": [{"type": "function", "function": {"name": …}}, …]}: the others are left out. */
+/* {"mode": …, "tools": [{"type": "function", "function": {"name": …}}, …]}: the other tools are
+ * left out. */
 static bool allow_tools(struct completion_request *r, const json_t *allowed)
 {
     json_t *some = json_array();

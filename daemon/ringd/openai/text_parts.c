@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bytes pass three gates: characters (utf8_gate.c), stop strings (stop_scan.c), and the states here
+ * Bytes pass three gates: characters (char_gate.c), stop strings (stop_scan.c), and the states here
  * and in text_calls.c, one byte at a time. So a cut between tokens cannot matter. What a push
  * releases is joined before it is given out. */
 #include "daemon/ringd/openai/text_parts_impl.h"
@@ -76,7 +76,7 @@ void parts_hand_back(struct text_parts *p, size_t keep)
     free(last);
 }
 
-/* --- markers ------------------------------------------------------------------------------------------------ */
+/* --- markers --- */
 
 enum marker_kind { MARKER_THINK, MARKER_THINK_END, MARKER_OPEN, MARKER_BEGIN, MARKER_END };
 enum marker_fit { FIT_NONE, FIT_PART, FIT_WHOLE };
@@ -141,7 +141,7 @@ static void take_marker(struct text_parts *p, enum marker_kind kind)
     }
 }
 
-/* --- one byte at a time --------------------------------------------------------------------------------------- */
+/* --- one byte at a time --- */
 
 /* A byte that belongs to no marker. */
 static void step_plain(struct text_parts *p, char c)
@@ -210,9 +210,9 @@ static void push_char(struct text_parts *p, const char *bytes, size_t n)
 
 bool text_parts_push(struct text_parts *p, const char *bytes, size_t n)
 {
-    char ready[UTF8_GATE_OUT];
+    char ready[CHAR_GATE_OUT];
     for (size_t i = 0; i < n && !p->is_ended; i++)
-        push_char(p, ready, utf8_gate_push(&p->utf8, (unsigned char)bytes[i], ready));
+        push_char(p, ready, char_gate_push(&p->utf8, (unsigned char)bytes[i], ready));
     flush(p);
     return !p->is_ended;
 }
@@ -231,10 +231,10 @@ static void end_plain(struct text_parts *p)
 
 void text_parts_end(struct text_parts *p)
 {
-    char ready[STOP_BYTES], last[UTF8_GATE_OUT];
+    char ready[STOP_BYTES], last[CHAR_GATE_OUT];
     /* A stop string ends the text before it: what is held of calls and markers still counts. */
     if (!p->is_ended) {
-        push_char(p, last, utf8_gate_end(&p->utf8, last));
+        push_char(p, last, char_gate_end(&p->utf8, last));
         const size_t n = p->is_ended ? 0 : stop_scan_end(&p->stops, ready);
         for (size_t i = 0; i < n; i++)
             parts_step(p, ready[i]);

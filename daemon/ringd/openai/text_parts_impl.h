@@ -10,7 +10,7 @@
 #include "daemon/ringd/openai/out_text.h"
 #include "daemon/ringd/openai/stop_scan.h"
 #include "daemon/ringd/openai/text_parts.h"
-#include "daemon/ringd/openai/utf8_gate.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 enum { SPACE_HELD = 64 };
 
@@ -30,7 +30,7 @@ enum parts_state {
 
 struct text_parts {
     struct text_parts_setup setup;
-    struct utf8_gate utf8;
+    struct char_gate utf8;
     struct stop_scan stops;
     const char *stop; /* borrowed: setup.stops */
     enum parts_state state;

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-#include "daemon/ringd/openai/request_impl.h"
+#include "daemon/ringd/openai/completion_request_impl.h"
 #include "daemon/ringd/openai/turns.h"
-#include "daemon/ringd/openai/utf8_gate.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 #define FLAG(n, member)                                                                                      \
     {                                                                                                        \
@@ -102,7 +102,7 @@ void detokenize_request_done(struct detokenize_request *r)
 
 json_t *detokenize_answer(const char *text, size_t n)
 {
-    json_t *json = utf8_lossy_json(text, n);
+    json_t *json = text_lossy_json(text, n);
     return json_pack("{s:O,s:o}", "prompt", json, "content", json);
 }
 

@@ -54,7 +54,8 @@ static void refusals(void **state)
     assert_int_equal(refusal_anthropic_status(&r), 529);
 }
 
-/* What clients wrote is quoted in sentences: it is cut between characters, and orders no terminal. */
+/* What clients wrote is quoted in sentences: it is cut between characters, and no terminal obeys
+ * it. */
 static void long_sentences(void **state)
 {
     struct refusal r;

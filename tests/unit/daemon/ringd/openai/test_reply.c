@@ -330,7 +330,7 @@ static void anthropic_whole(void **state)
     (void)state;
     begin(&w, API_MESSAGES,
           "{" USER ", \"max_tokens\": 9, \"stop_sequences\": [\"Z\"], \"tools\": [{\"name\": \"f\", "
-                   "\"input_schema\": {}}]}",
+          "\"input_schema\": {}}]}",
           true);
     say(&w, 0, "t</think>Hi" CALL "Z");
     assert_false(w.goes_on);

@@ -189,7 +189,7 @@ static void arguments_as_text(void **state)
     json_decref(given);
 }
 
-/* --- with real templates ---------------------------------------------------------------------------------------- */
+/* --- with real templates --- */
 
 static char *read_template(const char *name, size_t *ret_n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/openai/utf8_gate.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static size_t length_of(unsigned char lead)
 
 /* Overlong forms, surrogates, and what is beyond U+10FFFF show at the second byte (RFC 3629,
  * section 4). */
-static bool goes_on(const struct utf8_gate *g, unsigned char byte)
+static bool goes_on(const struct char_gate *g, unsigned char byte)
 {
     const unsigned char lead = g->bytes[0];
     unsigned char least = 0x80, most = 0xBF;
@@ -43,7 +43,7 @@ static bool goes_on(const struct utf8_gate *g, unsigned char byte)
     return byte >= least && byte <= most;
 }
 
-size_t utf8_gate_push(struct utf8_gate *g, unsigned char byte, char out[UTF8_GATE_OUT])
+size_t char_gate_push(struct char_gate *g, unsigned char byte, char out[CHAR_GATE_OUT])
 {
     size_t ready = 0;
     if (g->n && !goes_on(g, byte)) {
@@ -63,21 +63,21 @@ size_t utf8_gate_push(struct utf8_gate *g, unsigned char byte, char out[UTF8_GAT
     return ready;
 }
 
-size_t utf8_gate_end(struct utf8_gate *g, char out[UTF8_GATE_OUT])
+size_t char_gate_end(struct char_gate *g, char out[CHAR_GATE_OUT])
 {
     const bool incomplete = g->n > 0;
     g->n = 0;
     return incomplete ? put_replacement(out) : 0;
 }
 
-json_t *utf8_lossy_json(const char *text, size_t n)
+json_t *text_lossy_json(const char *text, size_t n)
 {
-    struct utf8_gate gate = {.n = 0};
+    struct char_gate gate = {.n = 0};
     /* Each byte becomes a replacement at most, and the end another one. */
-    char *clean = xmalloc(n * REPLACEMENT + UTF8_GATE_OUT), *at = clean;
+    char *clean = xmalloc(n * REPLACEMENT + CHAR_GATE_OUT), *at = clean;
     for (size_t i = 0; i < n; i++)
-        at += utf8_gate_push(&gate, (unsigned char)text[i], at);
-    at += utf8_gate_end(&gate, at);
+        at += char_gate_push(&gate, (unsigned char)text[i], at);
+    at += char_gate_end(&gate, at);
     json_t *json = json_stringn(clean, (size_t)(at - clean));
     free(clean);
     return json;

@@ -2,8 +2,8 @@
  *
  * Pieces of requests that several routes share. Each returns 0, or −EINVAL with the refusal.
  * Private to this room. */
-#ifndef DAEMON_OPENAI_REQUEST_IMPL_H
-#define DAEMON_OPENAI_REQUEST_IMPL_H
+#ifndef DAEMON_OPENAI_COMPLETION_REQUEST_IMPL_H
+#define DAEMON_OPENAI_COMPLETION_REQUEST_IMPL_H
 
 #include "daemon/common/fields.h"
 #include "daemon/ringd/openai/completion_request.h"
@@ -42,8 +42,8 @@ int request_read_reasoning(struct completion_request *r, struct refusal *refusal
 /* Sets a variable of the template, unless it was given. Takes over `value`. */
 void request_template_arg(struct completion_request *r, const char *name, json_t *value);
 
-/* "prompt" or "input": 1 to `max` texts or lists of tokens. *ret is for the caller to free, also when
- * it fails. */
+/* "prompt" or "input": 1 to `max` texts or lists of tokens. *ret is for the caller to free, also
+ * when it fails. */
 int request_read_prompts(struct completion_prompt **ret, size_t *ret_n, const char *name, const json_t *given,
                          size_t max, struct refusal *refusal);
 /* Is it a list of token ids, with one at least? */

@@ -4,26 +4,26 @@
  * here for the rest. What cannot become a character is replaced by U+FFFD, one for each maximal
  * ill-formed part (Unicode 15, section 3.9). The engine has a decoder too, but it brings the tables
  * of Unicode with it, which ringd does not link. Pure: any thread. */
-#ifndef DAEMON_OPENAI_UTF8_GATE_H
-#define DAEMON_OPENAI_UTF8_GATE_H
+#ifndef DAEMON_OPENAI_CHAR_GATE_H
+#define DAEMON_OPENAI_CHAR_GATE_H
 
 #include <jansson.h>
 #include <stddef.h>
 
 /* All zero at the beginning. */
-struct utf8_gate {
+struct char_gate {
     unsigned char bytes[4]; /* of a character that is not whole */
     size_t n, need;         /* how many of them there are, and how many it has */
 };
 
-enum { UTF8_GATE_OUT = 8 }; /* bytes that one byte can release at most, rounded up */
+enum { CHAR_GATE_OUT = 8 }; /* bytes that one byte can release at most, rounded up */
 
 /* Takes a byte. Returns how many bytes of `out` are ready now: whole characters, or none. */
-size_t utf8_gate_push(struct utf8_gate *gate, unsigned char byte, char out[UTF8_GATE_OUT]);
+size_t char_gate_push(struct char_gate *gate, unsigned char byte, char out[CHAR_GATE_OUT]);
 /* The text is at its end: what was incomplete becomes U+FFFD. */
-size_t utf8_gate_end(struct utf8_gate *gate, char out[UTF8_GATE_OUT]);
+size_t char_gate_end(struct char_gate *gate, char out[CHAR_GATE_OUT]);
 
 /* A text with all ill-formed parts replaced, as a new JSON string. */
-json_t *utf8_lossy_json(const char *text, size_t n);
+json_t *text_lossy_json(const char *text, size_t n);
 
 #endif
