@@ -48,7 +48,6 @@ static const struct request_lack chat_lacks[] = {
     {"moderation", NULL, NULL},
     {"verbosity", "\"medium\"", NULL},
     {"echo", "false", NULL},
-    {"add_generation_prompt", "true", NULL},
     {"documents", "[]", NULL},
     {.name = NULL},
 };
@@ -124,6 +123,11 @@ static int check_continued(const struct completion_request *r, struct refusal *r
 {
     const json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
+    const bool is_closed = json_is_false(json_object_get(r->json, "add_generation_prompt"));
+    if (is_closed && !r->continues) /* vLLM wants both together */
+        return refusal_set(
+            refusal, REFUSAL_UNSUPPORTED, "add_generation_prompt",
+            "\"add_generation_prompt\" is false, which needs \"continue_final_message\": true");
     if (!r->continues || (role && !strcmp(role, "assistant") && !json_object_get(last, "tool_calls")))
         return 0;
     return refusal_set(refusal, REFUSAL_INVALID, "continue_final_message",

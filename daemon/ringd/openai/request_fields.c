@@ -50,8 +50,10 @@ int request_check_lacks(const struct request_lack *lacks, const json_t *json, st
 {
     for (; lacks->name; lacks++) {
         const json_t *given = request_member(json, lacks->name);
+        if (!given)
+            continue;
         json_t *neutral = lacks->neutral ? json_loads(lacks->neutral, JSON_DECODE_ANY, NULL) : NULL;
-        const bool is_harmless = !given || (neutral && is_same(given, neutral));
+        const bool is_harmless = neutral && is_same(given, neutral);
         json_decref(neutral);
         if (!is_harmless)
             return refusal_set(refusal, REFUSAL_UNSUPPORTED, lacks->name, "\"%s\" is not supported here%s%s",

@@ -110,7 +110,9 @@ static enum marker_fit find_marker(const struct text_parts *p, enum marker_kind 
     enum marker_fit best = FIT_NONE;
     if (p->state == PARTS_REASONING)
         try_markers(p, think_end, MARKER_THINK_END, &best, ret);
-    else if (p->state == PARTS_START && p->setup.format.reasons && !p->has_thought)
+    /* Some models open again what the prompt has opened. */
+    if (p->state == PARTS_REASONING ? !p->has_reasoning
+                                    : p->state == PARTS_START && p->setup.format.reasons && !p->has_thought)
         try_markers(p, think, MARKER_THINK, &best, ret);
     if (p->state == PARTS_REASONING || !calls)
         return best;

@@ -18,7 +18,7 @@ struct tokenize_request {
     const char *text;  /* a text [ntext], or NULL */
     size_t ntext;
     json_t *messages; /* owned: a conversation for the chat template (turns.h), or NULL */
-    bool add_special; /* also tokens that the tokenizer puts around a text; for a text true unless told */
+    bool add_special; /* also tokens that the tokenizer puts around a text; for a text the default */
     bool add_generation_prompt;
     bool with_pieces; /* also the text of each token */
 };

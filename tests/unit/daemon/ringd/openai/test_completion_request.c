@@ -204,8 +204,16 @@ static void lacks_are_named(void **state)
     chat_refused("\"mirostat\": 2", "mirostat", "not supported");
     chat_refused("\"guided_json\": {}", "guided_json", "response_format");
     text_refused("\"suffix\": \"x\"", "suffix", "not supported");
-    struct completion_request r = chat(
-        "\"best_of\": 1, \"functions\": [], \"modalities\": [\"text\"], \"mirostat\": 0.0, \"typical_p\": 1");
+    /* with the value that does nothing */
+    struct completion_request r = chat("\"best_of\": 1, \"functions\": [], \"function_call\": \"none\", "
+                                       "\"modalities\": [\"text\"], \"mirostat\": 0.0,"
+                                       "\"typical_p\": 1, \"typ_p\": 1, \"tfs_z\": 1, \"top_a\": 0, "
+                                       "\"dry_multiplier\": 0, \"xtc_probability\": 0,"
+                                       "\"dynatemp_range\": 0, \"suffix\": \"\", \"use_beam_search\": false, "
+                                       "\"length_penalty\": 1, \"stop_token_ids\": [],"
+                                       "\"ignore_eos\": false, \"min_tokens\": 0, \"bad_words\": [], "
+                                       "\"allowed_token_ids\": [], \"logits_processors\": [],"
+                                       "\"verbosity\": \"medium\", \"echo\": false, \"documents\": []");
     completion_request_done(&r);
 }
 
@@ -323,6 +331,12 @@ static void continued_messages(void **state)
         "{\"messages\": [{\"role\": \"assistant\", \"content\": \"so\"}], \"continue_final_message\": true}");
     assert_true(r.continues);
     completion_request_done(&r);
+    r = take(
+        API_CHAT,
+        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"so\"}], \"continue_final_message\": true,"
+        "\"add_generation_prompt\": false}");
+    completion_request_done(&r);
+    chat_refused("\"add_generation_prompt\": false", "add_generation_prompt", "continue_final_message");
     chat_refused("\"continue_final_message\": true", "continue_final_message", "last message");
     r = take(API_MESSAGES,
              "{\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
@@ -351,6 +365,8 @@ static void text_requests(void **state)
     assert_int_equal(r.nprompts, 3);
     assert_string_equal(r.prompts[1].text, "b");
     assert_int_equal(r.max_tokens, 7);
+    completion_request_done(&r);
+    r = take(API_COMPLETIONS, "{\"prompt\": [\"a\", \"b\"], \"n\": 16}");
     completion_request_done(&r);
     refused(API_COMPLETIONS, "{}", "prompt", "must be a text");
     refused(API_COMPLETIONS, "{\"prompt\": []}", "prompt", "1 to 32 texts");
@@ -389,6 +405,10 @@ static void anthropic_requests(void **state)
     assert_int_equal(r.form, ANSWER_SCHEMA);
     assert_string_equal(r.stops[0], "X");
     assert_true(r.sampling.top_k == 3 && r.sampling.temperature == 0.5 && r.max_tokens == 5);
+    completion_request_done(&r);
+    r = take(API_MESSAGES, "{" USER ", \"max_tokens\": 5, \"thinking\": {\"type\": \"disabled\"}}");
+    assert_true(json_is_false(json_object_get(r.template_args, "enable_thinking")));
+    assert_false(r.continues);
     completion_request_done(&r);
     refused(API_MESSAGES, "{" USER "}", "max_tokens", "is missing");
     messages_refused("\"tools\": [{\"type\": \"web_search_20250305\"}]", "tools[0]", "web_search_20250305");

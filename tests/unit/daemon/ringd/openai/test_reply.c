@@ -183,6 +183,12 @@ static void chat_whole(void **state)
     assert_non_null(strstr(w.out.data, "\"content\":\"<tool_call>"));
     assert_non_null(strstr(w.out.data, "\"finish_reason\":\"length\""));
     done(&w);
+    begin(&w, API_CHAT, "{" USER ", " TOOLS "}", false);
+    say(&w, 0, CALL "<tool_call>{\"name\": \"g\"}</tool_call>");
+    finish(&w, REPLY_STOPPED);
+    assert_non_null(strstr(w.out.data, "{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}"));
+    assert_non_null(strstr(w.out.data, "{\"name\":\"g\",\"arguments\":\"{}\"}"));
+    done(&w);
     begin(&w, API_CHAT, "{" USER ", \"parallel_tool_calls\": false, " TOOLS "}", false);
     say(&w, 0, CALL "more");
     assert_false(w.goes_on);

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "daemon/ringd/openai/call_head.h"
 #include "tests/unit/daemon/ringd/openai/parts_said.h"
 
 static const char calls[] = "<｜tool▁calls▁begin｜>", call[] = "<｜tool▁call▁begin｜>";
@@ -102,7 +103,8 @@ static void reasoning_is_apart(void **state)
     reads("hermes", "<think><tool_call>a</think>", "{<tool_call>a}");
     struct text_parts_setup setup = {.format = {.reasons = true}, .in_reasoning = true};
     check(&setup, "\na\n</think>\n\nb", "{a}b", NULL);
-    check(&setup, "<think>a</think>b", "{<think>a}b", NULL);
+    check(&setup, "<think>a</think>b", "{a}b", NULL);
+    check(&setup, "a<think>b</think>c", "{a<think>b}c", NULL);
     setup.format.reasons = false;
     check(&setup, "a</think>b", "a</think>b", NULL);
 }
@@ -151,6 +153,7 @@ static void hermes_calls(void **state)
           "[f {}]");
     reads("hermes", "<tool_call>{\"name\": \"f\"}</tool_call>", "[f {}]");
     reads("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", "[f {}]");
+    reads("hermes", "<tool_call>\n\t {\"parameters\": {}, \"name\": \"f\"}</tool_call>", "[f {}]");
     /* brackets forgotten, or too many */
     reads("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}</tool_call>", "[f {\"a\": 1}]");
     reads("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}}</tool_call>b",
@@ -184,6 +187,28 @@ static void broken_calls_are_text(void **state)
           "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\"", NULL);
 }
 
+/* A call beyond CALL_BYTES_MAX is text; one that was given out already ends (`want`: how it
+ * begins). */
+static void check_long(struct text_parts_setup setup, const char *head, const char *want)
+{
+    struct out_text text = {0};
+    bool is_cut;
+    const char *stop;
+    out_text_add(&text, head, strlen(head));
+    while (text.len < CALL_BYTES_MAX + 1000)
+        out_text_add(&text, "0123456789abcdef0123456789abcdef", 32);
+    char *got = parts_read(setup, text.data, text.len, 1000, &is_cut, &stop);
+    if (want) {
+        assert_memory_equal(got, want, strlen(want));
+        assert_string_equal(got + strlen(got) - 1, "]");
+        assert_true(strlen(got) < CALL_BYTES_MAX + 10);
+    } else {
+        assert_string_equal(got, text.data);
+    }
+    free(got);
+    out_text_done(&text);
+}
+
 static void calls_have_bounds(void **state)
 {
     (void)state;
@@ -194,17 +219,10 @@ static void calls_have_bounds(void **state)
     char long_name[400] = "<tool_call>{\"name\": \"";
     memset(long_name + strlen(long_name), 'x', 200);
     reads("hermes", long_name, long_name);
-    struct out_text text = {0};
-    out_text_add(&text, "<tool_call>{\"x\": \"", 18);
-    for (size_t i = 0; i < 1100; i++)
-        for (size_t k = 0; k < 16; k++)
-            out_text_add(&text, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", 64);
-    bool is_cut;
-    const char *stop;
-    char *got = parts_read(setup, text.data, text.len, 1000, &is_cut, &stop);
-    assert_string_equal(got, text.data);
-    free(got);
-    out_text_done(&text);
+    check_long(setup, "<tool_call>{\"x\": \"", NULL);
+    check_long(setup, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"", "[f {\"a\": \"");
+    setup.whole_calls = true;
+    check_long(setup, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"", NULL);
 }
 
 static void llama_calls(void **state)
@@ -219,6 +237,13 @@ static void llama_calls(void **state)
           "[web {\"query\":\"a b\",\"n\":\"1\"}]");
     reads("llama3", "a {\"name\": \"f\", \"parameters\": {}}", "a {\"name\": \"f\", \"parameters\": {}}");
     reads("llama3", "{\"answer\": {\"x\": 1}} b", "{\"answer\": {\"x\": 1}} b");
+    reads("llama3", "{\"parameters\": {}, \"name\": \"f\"}; {\"name\": \"g\"}", "[f {}][g {}]");
+    reads("llama3", "<|python_tag|>web.call( query = \"a\" , n=\"1\" ) ",
+          "[web {\"query\":\"a\",\"n\":\"1\"}]");
+    reads("llama3", "<|python_tag|>web.call()", "[web {}]");
+    reads("llama3", "<|python_tag|>a b.call(q=\"1\")", "<|python_tag|>a b.call(q=\"1\")");
+    reads("llama3", "<|python_tag|>web.call(q=\"1\") + 1", "<|python_tag|>web.call(q=\"1\") + 1");
+    reads("llama3", "<|python_tag|>web.call(q=1)", "<|python_tag|>web.call(q=1)");
     reads("llama3", "{}", "{}");
     reads("llama3", "{not json", "{not json");
     reads("llama3", "<|python_tag|>print(1)", "<|python_tag|>print(1)");
@@ -251,6 +276,8 @@ static void deepseek_calls(void **state)
     reads("deepseek", text, "{t}[f {\"a\": \"<\"}][g {}]");
     snprintf(text, sizeof text, "%sfunction%sf\n{\"a\": 1}%s", call, sep, call_end);
     reads("deepseek", text, "[f {\"a\": 1}]");
+    snprintf(text, sizeof text, "%s function %s f \n```json\n{}\n```%s", call, sep, call_end);
+    reads("deepseek", text, "[f {}]");
     snprintf(text, sizeof text, "%sf%sno", call, sep);
     reads("deepseek", text, text);
     snprintf(text, sizeof text, "%sf%s{\"a\" x}%s", call, sep, call_end);

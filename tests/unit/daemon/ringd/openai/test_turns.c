@@ -165,6 +165,10 @@ static void anthropic_blocks(void **state)
     refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"image\"}]}]",
             "messages[0].content[0]", "\"image\"");
     refused(true, "[{\"role\": \"user\"}]", "messages[0]", "\"content\"");
+    refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"thinking\"}]}]",
+            "messages[0].content[0]", "thinking");
+    refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]",
+            "messages[0].content[0]", "text");
     refused(true, "[{\"role\": \"tool\", \"content\": \"\"}]", "messages[0]", "\"role\"");
     refused(true, "[{\"role\": \"user\", \"content\": []}]", "messages", "no text");
 }
