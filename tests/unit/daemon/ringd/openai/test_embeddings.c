@@ -57,7 +57,7 @@ static void requests(void **state)
     refused("1", "", "JSON object");
 }
 
-static const float vectors[] = {3, 4, 0, 1, -2, 0.5F};
+static const float vectors[] = {3, 4, 0, 1, -2, 0.5F}, small[] = {0.375F, 0.5F, 7};
 
 static void answers(void **state)
 {
@@ -96,6 +96,10 @@ static void fewer_dimensions(void **state)
     assert_int_equal(json_array_size(v), 2);
     assert_true(json_real_value(json_array_get(v, 0)) == (double)0.6F);
     assert_true(json_real_value(json_array_get(v, 1)) == (double)0.8F);
+    json_decref(got);
+    assert_int_equal(embeddings_answer(&got, &r, "m", small, 3, 5, &refusal), 0);
+    v = json_object_get(json_array_get(json_object_get(got, "data"), 0), "embedding");
+    assert_true(json_real_value(json_array_get(v, 0)) == (double)0.6F);
     json_decref(got);
     assert_int_not_equal(embeddings_answer(&got, &r, "m", vectors, 1, 5, &refusal), 0);
     assert_string_equal(refusal.param, "dimensions");

@@ -253,6 +253,14 @@ static void text_forms(void **state)
        "data: " TEXT_CHUNK
        "[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n");
     done(&w);
+    begin(&w, API_COMPLETIONS,
+          "{\"prompt\": \"a\", \"stream\": true, \"stream_options\": {\"include_usage\": true}}", false);
+    say(&w, 0, "b");
+    assert_non_null(strstr(w.out.data, "\"finish_reason\":null}],\"usage\":null}"));
+    out_text_clear(&w.out);
+    finish(&w, REPLY_STOPPED);
+    assert_non_null(strstr(w.out.data, TEXT_CHUNK "[]," USAGE("1", "11", "0") "}"));
+    done(&w);
     begin(&w, API_COMPLETIONS, "{\"prompt\": [\"p\", \"q\"], \"echo\": true}", false);
     say(&w, 1, "1");
     say(&w, 0, "0");

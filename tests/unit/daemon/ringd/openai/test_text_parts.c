@@ -62,6 +62,8 @@ static void space_is_not_held_for_ever(void **state)
     memset(text, ' ', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     reads("hermes", text, text);
+    memcpy(text + 290, "<think>a", 9); /* behind so much space it is no beginning any more */
+    reads("hermes", text, text);
     struct text_parts_setup setup = {.format = {.calls = call_format_named("hermes")}};
     struct parts_said said = {.kind = -1};
     setup.take = said_take;
@@ -170,6 +172,9 @@ static void broken_calls_are_text(void **state)
     reads("hermes", "<tool_call>{\"name\": 1}</tool_call>", "<tool_call>{\"name\": 1}</tool_call>");
     reads("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
           "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>");
+    reads("hermes",
+          "<tool_call>{\"x\": y}</tool_call> <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+          "<tool_call>{\"x\": y}</tool_call>[f {}]");
     reads("hermes", "<tool_call>{\"na", "<tool_call>{\"na");
     reads("hermes", "<tool_call><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
           "<tool_call>[f {}]");

@@ -164,6 +164,8 @@ static void anthropic_blocks(void **state)
             "messages[0].content[0]", "\"id\"");
     refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"image\"}]}]",
             "messages[0].content[0]", "\"image\"");
+    refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", \"id\": \"u\"}]}]",
+            "messages[0].content[0]", "\"name\"");
     refused(true, "[{\"role\": \"user\"}]", "messages[0]", "\"content\"");
     refused(true, "[{\"role\": \"assistant\", \"content\": [{\"type\": \"thinking\"}]}]",
             "messages[0].content[0]", "thinking");
