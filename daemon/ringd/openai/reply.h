@@ -31,8 +31,8 @@ struct reply_setup {
     const struct completion_request *request; /* borrowed: until reply_free */
     struct chat_format format;                /* of the model; not for API_COMPLETIONS */
     bool in_reasoning;                        /* the prompt has opened it (chat_format_opens_reasoning) */
-    const char *
-        id; /* copied: letters and digits that no other answer has; "chatcmpl-" and its like come before it */
+    /* copied: letters and digits that no other answer has; "chatcmpl-" or the like is put before */
+    const char *id;
     const char *model; /* borrowed: until reply_free; as the answer calls it */
     time_t created;
     size_t prompt_tokens; /* of all prompts */

@@ -46,8 +46,8 @@ struct text_parts_setup {
     size_t most_calls;        /* the answer ends after so many; 0: CALLS_MAX */
     const char *const *stops; /* borrowed [nstops]: see stop_scan.h */
     size_t nstops;
-    const json_t
-        *tools; /* borrowed: [{"function": {"name": …}}, …]; bare calls must name one. Or NULL: any */
+    /* borrowed: [{"function": {"name": …}}, …]; bare calls must name one. Or NULL: any */
+    const json_t *tools;
     void (*take)(void *owner, const struct text_part *part);
     void *owner;
 };
