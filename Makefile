@@ -223,8 +223,12 @@ chaos: all
 # Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
 arm64:
 	@tests/arm64/run "$(BUILD_DEPS)"
-# The dashboard in a real browser: needs root, chromium and node.
-web: all
+# What answers for a model to the clients that npm has.
+answer    := $(B)/tests/web/lib/answer
+$(answer): %: %.o $(call lib,ringd common net engine)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -ljansson -lm
+# The dashboard in a real browser: needs root, chromium and node. Clients of OpenAI's and Anthropic's APIs: needs node.
+web: all $(answer)
 	@tests/run web $(B)
 
 test-programs: $(test_bin) $(simulator) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping) $(escapes)

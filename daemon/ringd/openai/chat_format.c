@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/openai/chat_format.h"
+
+#include <string.h>
+
+#include "daemon/ringd/openai/markers.h"
+
+static const struct call_format formats[] = {
+    {.name = "deepseek",
+     .style = CALL_DEEPSEEK,
+     .opens = {MARK_DEEPSEEK_CALLS},
+     .begins = {MARK_DEEPSEEK_CALL},
+     .ends = {MARK_DEEPSEEK_CALL_END, MARK_DEEPSEEK_CALLS_END},
+     .skips = "`"},
+    {.name = "hermes", .style = CALL_JSON, .begins = {"<tool_call>"}, .ends = {"</tool_call>"}, .skips = "}"},
+    {.name = "llama3",
+     .style = CALL_JSON,
+     .begins = {"<|python_tag|>"},
+     .skips = ";,",
+     .is_bare = true,
+     .takes_code = true},
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* What a template has that asks for a format. The first row that is found counts. */
+static const struct {
+    const char *text, *format;
+} signs[] = {
+    {MARK_DEEPSEEK_CALLS, "deepseek"},
+    {"<tool_call>", "hermes"},
+    {"<|python_tag|>", "llama3"},
+    /* Llama 3.2 has no such marker, and names the form in its instructions. */
+    {"\"parameters\": dictionary of argument name and its value", "llama3"},
+};
+
+static bool has(const char *text, size_t n, const char *what)
+{
+    return memmem(text, n, what, strlen(what)) != NULL;
+}
+
+const struct call_format *call_format_named(const char *name)
+{
+    for (size_t i = 0; i < FORMATS; i++)
+        if (!strcmp(formats[i].name, name))
+            return &formats[i];
+    return NULL;
+}
+
+/* DeepSeek V3 and R1 write `tool['function']['arguments'] + '\n'`. That is an error of the template
+ * for an object. The others pipe arguments through tojson, or ask whether they are a string. */
+static bool joins_arguments(const char *text, size_t n)
+{
+    return has(text, n, "['arguments'] +") || has(text, n, "[\"arguments\"] +") ||
+           has(text, n, ".arguments +");
+}
+
+struct chat_format chat_format_of(const char *chat_template, size_t n)
+{
+    struct chat_format f = {.reasons =
+                                has(chat_template, n, MARK_THINK) || has(chat_template, n, MARK_THINK_END),
+                            .arguments_are_text = joins_arguments(chat_template, n)};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs && !f.calls; i++)
+        if (has(chat_template, n, signs[i].text))
+            f.calls = call_format_named(signs[i].format);
+    return f;
+}
+
+bool chat_format_opens_reasoning(const char *prompt, size_t n)
+{
+    const size_t mark = strlen(MARK_THINK);
+    while (n > 0 && strchr(" \t\r\n", prompt[n - 1]) && prompt[n - 1])
+        n--;
+    return n >= mark && !memcmp(prompt + n - mark, MARK_THINK, mark);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The states inside a call. */
+#include "daemon/ringd/openai/text_parts_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct call_format *format_of(const struct text_parts *p)
+{
+    return p->setup.format.calls;
+}
+
+/* Brackets that are open around the arguments. */
+static size_t outside(const struct text_parts *p)
+{
+    return format_of(p)->style == CALL_JSON ? 1 : 0;
+}
+
+static bool is_tool(const struct text_parts *p, const char *name)
+{
+    const json_t *tool;
+    size_t i;
+    json_array_foreach (p->setup.tools, i, tool) {
+        const char *has = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+        if (has && !strcmp(has, name))
+            return true;
+    }
+    return false;
+}
+
+/* A bracket at the beginning of an answer may be an answer in JSON. */
+static bool may_call(const struct text_parts *p)
+{
+    return !p->is_bare || !p->setup.tools || is_tool(p, p->name);
+}
+
+static void emit_name(struct text_parts *p)
+{
+    p->calls++;
+    p->nspace = 0;
+    parts_emit(p, TEXT_PART_CALL, p->name, strlen(p->name));
+}
+
+static void finish_call(struct text_parts *p)
+{
+    p->state = PARTS_AFTER_CALL;
+    p->is_ended = p->calls >= p->setup.most_calls;
+    out_text_clear(&p->raw);
+}
+
+void parts_begin_call(struct text_parts *p, const char *text, size_t n, bool is_bare)
+{
+    out_text_clear(&p->raw);
+    out_text_add(&p->raw, text, n);
+    p->body = is_bare ? 0 : n;
+    p->is_bare = is_bare;
+    p->span = (struct json_span){.depth = 0};
+    p->state = PARTS_HEAD;
+}
+
+/* The head was read: the arguments begin with the last byte of `raw`. */
+static void begin_arguments(struct text_parts *p)
+{
+    p->arguments = p->raw.len - 1;
+    p->span = (struct json_span){.depth = outside(p) + 1};
+    p->state = PARTS_ARGUMENTS;
+    if (p->setup.whole_calls)
+        return;
+    emit_name(p);
+    parts_emit(p, TEXT_PART_ARGUMENTS, "{", 1);
+}
+
+/* All brackets of the call are closed. */
+static void read_whole(struct text_parts *p)
+{
+    char *arguments = NULL;
+    if (!call_read_whole(p->raw.data + p->body, p->raw.len - p->body, p->name, &arguments) || !may_call(p)) {
+        parts_hand_back(p, 0);
+    } else {
+        emit_name(p);
+        parts_emit(p, TEXT_PART_ARGUMENTS, arguments, strlen(arguments));
+        finish_call(p);
+    }
+    free(arguments);
+}
+
+/* What is no head may be a call in another order, or code; else it is text. */
+static void no_head(struct text_parts *p)
+{
+    const char *body = p->raw.data + p->body, *end = p->raw.data + p->raw.len;
+    while (body < end && strchr(" \t\r\n", *body) && *body)
+        body++;
+    bool is_json = body < end && *body == '{' && format_of(p)->style == CALL_JSON;
+    p->span = (struct json_span){.depth = 0};
+    for (const char *c = body; is_json && c < end; c++)
+        is_json = json_span_push(&p->span, *c) && (p->span.depth || c + 1 == end);
+    if (is_json && p->span.depth)
+        p->state = PARTS_WHOLE;
+    else if (is_json)
+        read_whole(p);
+    else if (format_of(p)->takes_code && body < end && *body != '{' && !p->is_bare)
+        p->state = PARTS_CODE;
+    else
+        parts_hand_back(p, 1);
+}
+
+static void step_head(struct text_parts *p)
+{
+    const enum call_head_state head =
+        call_head_read(format_of(p)->style, p->raw.data + p->body, p->raw.len - p->body, p->name);
+    if (head == CALL_HEAD_NONE)
+        no_head(p);
+    else if (head == CALL_HEAD_FOUND && !may_call(p))
+        parts_hand_back(p, 0);
+    else if (head == CALL_HEAD_FOUND)
+        begin_arguments(p);
+}
+
+/* The arguments are whole. */
+static void end_arguments(struct text_parts *p)
+{
+    const char *text = p->raw.data + p->arguments;
+    const size_t n = p->raw.len - p->arguments;
+    if (p->setup.whole_calls && !call_is_object(text, n)) {
+        parts_hand_back(p, 0);
+        return;
+    }
+    if (p->setup.whole_calls) {
+        emit_name(p);
+        parts_emit(p, TEXT_PART_ARGUMENTS, text, n);
+    }
+    if (format_of(p)->style == CALL_JSON)
+        p->state = PARTS_REST;
+    else
+        finish_call(p);
+}
+
+static void step_arguments(struct text_parts *p, char c)
+{
+    const bool fits = json_span_push(&p->span, c);
+    if (!fits && p->setup.whole_calls) {
+        parts_hand_back(p, 1);
+        return;
+    }
+    if (!fits) { /* the call ends here; the byte may begin its end marker */
+        finish_call(p);
+        parts_step(p, c);
+        return;
+    }
+    if (!p->setup.whole_calls)
+        parts_emit(p, TEXT_PART_ARGUMENTS, &c, 1);
+    if (p->span.depth == outside(p) && !p->span.in_string)
+        end_arguments(p);
+}
+
+/* Other members may follow; a bracket is often forgotten. */
+static void step_rest(struct text_parts *p, char c)
+{
+    const bool fits = json_span_push(&p->span, c);
+    if (fits && p->span.depth)
+        return;
+    finish_call(p);
+    if (!fits)
+        parts_step(p, c);
+}
+
+static void step_whole(struct text_parts *p, char c)
+{
+    if (!json_span_push(&p->span, c))
+        parts_hand_back(p, 1);
+    else if (!p->span.depth)
+        read_whole(p);
+}
+
+void parts_step_call(struct text_parts *p, char c)
+{
+    out_text_add(&p->raw, &c, 1);
+    if (p->raw.len > CALL_BYTES_MAX) {
+        if (p->state == PARTS_REST || (p->state == PARTS_ARGUMENTS && !p->setup.whole_calls))
+            finish_call(p);
+        else
+            parts_hand_back(p, 0);
+        return;
+    }
+    switch (p->state) {
+    case PARTS_ARGUMENTS: step_arguments(p, c); break;
+    case PARTS_REST: step_rest(p, c); break;
+    case PARTS_WHOLE: step_whole(p, c); break;
+    case PARTS_CODE: break;
+    default: step_head(p);
+    }
+}
+
+/* Code is a call of the tool that runs code, if the client has brought one. */
+static bool read_code(struct text_parts *p, char **ret_arguments)
+{
+    static const char *const tools[] = {"code_interpreter", "python", "ipython"};
+    const char *code = p->raw.data + p->body;
+    const size_t n = p->raw.len - p->body;
+    if (call_read_python(code, n, p->name, ret_arguments))
+        return true;
+    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
+        if (!is_tool(p, tools[i]))
+            continue;
+        json_t *arguments = json_object();
+        json_object_set_new(arguments, "code", json_stringn(code, n));
+        strcpy(p->name, tools[i]);
+        *ret_arguments = json_dumps(arguments, JSON_COMPACT);
+        json_decref(arguments);
+        return *ret_arguments != NULL;
+    }
+    return false;
+}
+
+void parts_end_call(struct text_parts *p)
+{
+    char *arguments = NULL;
+    if (p->state == PARTS_REST || (p->state == PARTS_ARGUMENTS && !p->setup.whole_calls))
+        return; /* it was given out, as far as it went */
+    if (p->state == PARTS_CODE && read_code(p, &arguments)) {
+        emit_name(p);
+        parts_emit(p, TEXT_PART_ARGUMENTS, arguments, strlen(arguments));
+    } else {
+        parts_hand_back(p, 0);
+    }
+    free(arguments);
+}
