@@ -37,6 +37,7 @@
 #include "daemon/ringd/messages.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers_impl.h"
+#include "daemon/ringd/store/store.h"
 #include "net/link_impl.h"
 #include "tests/lib/small_plan.h"
 #include "tests/unit/daemon/ringd/job/no_stage.h"
@@ -295,12 +296,23 @@ static inline void byz_meet(struct byz *w)
 
 /* --- what it does ----------------------------------------------------------------------------- */
 
-/* The stage of the node says so; takes over `event`. */
+static inline void byz_heard_written(void *arg, const char *nothing)
+{
+    (void)nothing;
+    *(bool *)arg = true;
+}
+
+/* The stage of the node says so; takes over `event`. A node is not ready before it is on the disk
+ * that it takes part. */
 static inline void byz_stage_says(struct byz *w, const char *kind, json_t *event)
 {
+    bool heard = false;
     assert_non_null(the_stage.ops);
     the_stage.ops->event(the_stage.owner, kind, event);
     json_decref(event);
+    store_sync(w->node->store, byz_heard_written, &heard);
+    while (!heard)
+        event_base_loop(w->node->base, EVLOOP_ONCE);
     byz_turn(w);
 }
 
@@ -516,7 +528,12 @@ static inline void byz_expect_same(json_t *before, json_t *after, const char *af
             char *was = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS),
                  *is =
                      json_dumps(json_object_get(after, key), JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
-            fail_msg("after %s, %s was\n%s\nand is\n%s", after_what, key, was, is ? is : "gone");
+            size_t at = 0; /* there is not room for all of it in a message of cmocka */
+            while (is && was[at] && was[at] == is[at])
+                at++;
+            at = at > 200 ? at - 200 : 0;
+            fail_msg("after %s, %s was …%.400s\nand is …%.400s", after_what, key, was + at,
+                     is ? is + at : "gone");
         }
     assert_int_equal(json_object_size(before), json_object_size(after));
     json_decref(before);

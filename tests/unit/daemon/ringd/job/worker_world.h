@@ -175,6 +175,8 @@ static inline struct worker *alone_worker(struct alone *a)
 /* After the worker. */
 static inline void alone_close(struct alone *a)
 {
+    a->told = NULL; /* what is still under way goes */
+    event_base_loop(a->base, EVLOOP_NONBLOCK);
     ballots_free(a->ballots);
     spawner_free(a->spawner);
     cost_query_free(a->cost_query);
