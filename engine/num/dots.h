@@ -13,6 +13,7 @@
 /* Sums of a tile, in registers beside the vectors they are made of. */
 enum {
     DOTS_NR = 4, /* rows of W */
+    DOTS_LINE = 32, /* elements of 16 bits in a cache line */
 #if defined __AVX512F__ || defined __aarch64__
     DOTS_NX = 6, /* rows of x */
 #else
@@ -92,10 +93,10 @@ INLINE void dots_fold(const struct dots_to to, const vf *acc, const int nr, cons
         for (int i = 0; i < VL; i++)
             v[i] = at + i < nr * nx ? acc[at + i] : (vf){0};
         store(sums, sums_of(v));
-        for (int i = 0; i < VL && at + i < nr * nx; i++) {
-            const size_t j = (size_t)(at + i) / (size_t)nr, r = (size_t)(at + i) % (size_t)nr;
+        for (int i = at; i < at + VL && i < nr * nx; i++) {
+            const size_t j = (size_t)i / (size_t)nr, r = (size_t)i % (size_t)nr;
             if (r < to.rows)
-                dots_put(to.y + j * to.ldy + r * to.apart, sums[i], to.accumulate);
+                dots_put(to.y + j * to.ldy + r * to.apart, sums[i - at], to.accumulate);
         }
     }
 }
@@ -131,10 +132,14 @@ INLINE void dots_tile(const struct dots_args *d, const int nr, const int nx, con
                 add_product(&acc[j * nr + r], w[r], x);
         }
     }
-    for (int j = 0; rest && j < nx; j++)
+    if (rest) {
+        UNROLL
+        for (int j = 0; j < nx; j++)
+            UNROLL
         for (int r = 0; r < nr; r++)
             add_product(&acc[j * nr + r], load_as(d->w + (size_t)r * d->apart_bytes, whole, rest, t),
                         load_m(d->x + (size_t)j * d->ldx + whole, rest));
+    }
     dots_fold((struct dots_to){d->y, d->ldy, d->apart, (size_t)nr, d->accumulate}, acc, nr, nx);
 }
 
@@ -199,62 +204,128 @@ static void dots_f8(float *y, size_t ldy, const float *x, size_t ldx, size_t nx,
     dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F8_E4M3);
 }
 
-/* --- many rows of x: a block of W is f32 in the second cache, and sums wait between blocks ---- */
+/* --- more rows of x: a block of W at a time, whose sums wait until the next ------------------- */
 
-INLINE void block_tile(const struct dots_block *d, const float *x, const float *w, float *sums,
-                       const struct dots_to to, const int nx)
+/* Vector `at` of a line's worth of elements. */
+INLINE vf load_of_line(const char *w, const size_t at, const enum dtype t)
+{
+#if defined __AVX512F__
+    if (t == DTYPE_BF16) { /* one shuffle moves a number to where it is the upper half of a float */
+        const __m512i first = _mm512_slli_epi32(
+            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
+        const __m512i from = at ? _mm512_add_epi32(first, _mm512_set1_epi32(VL << 16)) : first;
+        return (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, from, _mm512_loadu_si512(w));
+    }
+#endif
+    return load_as(w, at * VL, VL, t);
+}
+
+/* Four rows of W in a block; where fewer are left, the last stands for those there are not. */
+struct dots_w {
+    const char *row[DOTS_NR];
+};
+
+/* What a tile fetches of the next block while it computes: two of its rows, or one by turns. */
+struct dots_fetch {
+    const char *a, *b;
+};
+
+INLINE void block_step(vf *acc, const vf w[DOTS_NR], const float *x, size_t ldx, const int nx)
+{
+    UNROLL
+    for (int j = 0; j < nx; j++) {
+        const vf xj = load(x + (size_t)j * ldx);
+        UNROLL
+        for (int r = 0; r < DOTS_NR; r++)
+            add_product(&acc[j * DOTS_NR + r], w[r], xj);
+    }
+}
+
+/* The columns after the last whole line. */
+INLINE void block_rest(vf *acc, const struct dots_block *d, const struct dots_w *w, const float *x, size_t i,
+                       const int nx, const enum dtype t)
+{
+    for (size_t m; i < d->k; i += VL) {
+        m = d->k - i < VL ? d->k - i : VL;
+        UNROLL
+        for (int j = 0; j < nx; j++)
+            UNROLL
+        for (int r = 0; r < DOTS_NR; r++)
+            add_product(&acc[j * DOTS_NR + r], load_as(w->row[r], i, m, t),
+                        load_m(x + (size_t)j * d->ldx + i, m));
+    }
+}
+
+INLINE void block_tile(const struct dots_block *d, const float *x, const struct dots_w *w, float *sums,
+                       const struct dots_to to, const struct dots_fetch next, const int nx, const enum dtype t)
 {
     vf acc[DOTS_NX * DOTS_NR] = {0};
-    const size_t whole = d->k / VL * VL, rest = d->k - whole, ldw = d->ldw, ldx = d->ldx;
+    const size_t whole = d->k / DOTS_LINE * DOTS_LINE, ldx = d->ldx, size = t == DTYPE_F32 ? 4 : 2;
+    const char *const w0 = w->row[0], *const w1 = w->row[1], *const w2 = w->row[2], *const w3 = w->row[3];
     UNROLL_24
-    for (int i = 0; i < nx * DOTS_NR; i++)
+    for (int s = 0; s < nx * DOTS_NR; s++)
         if (!d->first)
-            acc[i] = load(sums + i * VL);
-    for (size_t i = 0; i < whole; i += VL) {
-        vf wr[DOTS_NR];
+            acc[s] = load(sums + s * VL);
+    for (size_t i = 0; i < whole; i += DOTS_LINE) {
+        __builtin_prefetch(next.a + i * d->next_size, 0, 2);
+        __builtin_prefetch(next.b + i * d->next_size, 0, 2);
         UNROLL
-        for (int r = 0; r < DOTS_NR; r++)
-            wr[r] = load(w + (size_t)r * ldw + i);
-        UNROLL
-        for (int j = 0; j < nx; j++) {
-            const vf xj = load(x + (size_t)j * ldx + i);
-            UNROLL
-            for (int r = 0; r < DOTS_NR; r++)
-                add_product(&acc[j * DOTS_NR + r], wr[r], xj);
+        for (size_t k = 0; k < DOTS_LINE / VL; k++) {
+            const vf wr[DOTS_NR] = {
+                load_of_line(w0 + i * size, k, t), load_of_line(w1 + i * size, k, t),
+                load_of_line(w2 + i * size, k, t), load_of_line(w3 + i * size, k, t)};
+            block_step(acc, wr, x + i + k * VL, ldx, nx);
         }
     }
-    for (int j = 0; rest && j < nx; j++)
-        for (int r = 0; r < DOTS_NR; r++)
-            add_product(&acc[j * DOTS_NR + r], load_m(w + (size_t)r * ldw + whole, rest),
-                        load_m(x + (size_t)j * ldx + whole, rest));
-    if (d->last)
+    if (whole < d->k)
+        block_rest(acc, d, w, x, whole, nx, t);
+    if (d->last) {
         dots_fold(to, acc, DOTS_NR, nx);
+        return;
+    }
     UNROLL_24
-    for (int i = 0; i < nx * DOTS_NR; i++)
-        if (!d->last)
-            store(sums + i * VL, acc[i]);
+    for (int s = 0; s < nx * DOTS_NR; s++)
+        store(sums + s * VL, acc[s]);
 }
 
 /* Rows of x stay in the first cache while those of W pass. */
-static void dots_block(const struct dots_block *d)
+INLINE void block_any(const struct dots_block *d, const enum dtype t)
 {
     float *sums = d->sums;
-    for (size_t j = 0, nx; j < d->n; j += nx) {
-        nx = d->n - j < DOTS_NX ? d->n - j : DOTS_NX;
-        for (size_t r = 0; r < d->rows; r += DOTS_NR, sums += DOTS_NX * DOTS_NR * VL) {
-            const float *x = d->x + j * d->ldx, *w = d->w + r * d->ldw;
+    const size_t size = t == DTYPE_F32 ? 4 : 2,
+                 each = d->next_size == sizeof(float) ? 1 : 2; /* rows that a tile fetches */
+    for (size_t j = 0, nx, at = 0; j < d->n; j += nx) {
+        nx = d->n - j < DOTS_NX ? d->n - j : d->n - j == DOTS_NX + 2 ? DOTS_NX / 2 + 1 : DOTS_NX;
+        for (size_t r = 0; r < d->rows; r += DOTS_NR, sums += DOTS_NX * DOTS_NR * VL, at += each) {
+            const float *x = d->x + j * d->ldx;
             const struct dots_to to = {d->y + j * d->ldy + r, d->ldy, 1, d->rows - r, d->accumulate};
+            struct dots_w w;
+            for (size_t i = 0; i < DOTS_NR; i++)
+                w.row[i] = (const char *)d->w + (r + i < d->rows ? r + i : d->rows - 1) * d->ldw * size;
+            const char *a = at < d->next_rows ? d->next + at * d->next_apart : w.row[0];
+            const char *b = each == 1 ? a + DOTS_LINE * sizeof(uint16_t)
+                                      : at + 1 < d->next_rows ? a + d->next_apart : a;
+            const struct dots_fetch next = {a, b};
             switch (nx) {
-            case 1: block_tile(d, x, w, sums, to, 1); break;
-            case 2: block_tile(d, x, w, sums, to, 2); break;
+            case 1: block_tile(d, x, &w, sums, to, next, 1, t); break;
+            case 2: block_tile(d, x, &w, sums, to, next, 2, t); break;
 #if defined __AVX512F__ || defined __aarch64__
-            case 3: block_tile(d, x, w, sums, to, 3); break;
-            case 4: block_tile(d, x, w, sums, to, 4); break;
-            case 5: block_tile(d, x, w, sums, to, 5); break;
+            case 3: block_tile(d, x, &w, sums, to, next, 3, t); break;
+            case 4: block_tile(d, x, &w, sums, to, next, 4, t); break;
+            case 5: block_tile(d, x, &w, sums, to, next, 5, t); break;
 #endif
-            default: block_tile(d, x, w, sums, to, DOTS_NX); break;
+            default: block_tile(d, x, &w, sums, to, next, DOTS_NX, t); break;
             }
         }
+    }
+}
+
+static void dots_block(const struct dots_block *d)
+{
+    switch (d->type) {
+    case DTYPE_BF16: block_any(d, DTYPE_BF16); break;
+    case DTYPE_F16: block_any(d, DTYPE_F16); break;
+    default: block_any(d, DTYPE_F32); break;
     }
 }
 

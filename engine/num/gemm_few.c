@@ -11,7 +11,7 @@
 
 enum {
     FEW_ROWS = 12,   /* up to here reading W dominates; measured */
-    MANY_ROWS = 16,  /* up to here W is best multiplied where it lies; measured */
+    MANY_ROWS = 6,  /* up to here W is best multiplied where it lies; measured */
     SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
     SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
     AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */

@@ -12,49 +12,56 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 512,   /* columns of a block: rows of x of a tile stay in the first cache */
-    ROWS = 32,  /* of W in a block */
-    AT_ONCE = 96, /* rows of x whose sums wait */
-    PAD = 16,     /* floats between rows of a block: a power of two apart they would share few sets of the cache */
+    KC = 512, /* columns of a block: a tile's rows of x stay in the first cache, */
+    ROWS = 8, /* and so do these rows of W */
+    AT_ONCE = 96,  /* rows of x whose sums wait */
+    IN_PLACE = 24, /* rows of x up to which W is read as it is stored; measured */
+    PAD = 16, /* floats between rows of a block: a power of two apart they would share few sets of the cache */
 };
 
 /* Where a thread's block lies. */
 struct many_room {
-    float *w, *sums; /* [ROWS, KC + PAD], [AT_ONCE, ROWS, DOTS_LANES] */
+    float *w, *sums; /* [ROWS, KC + PAD], [AT_ONCE + 6, ROWS, DOTS_LANES] */
 };
 
-/* Rows s of W, columns col … col+k−1; zeros for rows that fill the last tile. */
+/* Rows s of W, columns col … col+k−1, as f32. */
 static void load_block(const struct num *num, const struct many_room *room, struct mat w, struct row_span s,
                        size_t col, size_t k)
 {
-    const size_t padded = round_up(s.rows, DOTS_ROWS);
     for (size_t r = 0; r < s.rows; r++)
         convert_row(num_kernels(num), room->w + r * (KC + PAD), w, s.row + r, col, k);
-    for (size_t r = s.rows; r < padded; r++)
-        memset(room->w + r * (KC + PAD), 0, k * sizeof *room->w);
 }
 
-/* n ≤ AT_ONCE rows of x with s.rows ≤ ROWS of W. */
-static void many_block(const struct num *num, const struct gemm_xwt *p, struct row_span s,
+/* n ≤ AT_ONCE rows of x with s.rows ≤ ROWS of W; after them come `below` more. */
+static void many_block(const struct num *num, const struct gemm_xwt *p, struct row_span s, size_t below,
                        const struct many_room *room)
 {
     const struct mat w = p->w;
+    const bool in_place = w.dtype == DTYPE_F32 || p->n <= IN_PLACE;
     for (size_t col = 0, k; col < w.cols; col += k) {
         k = min_size(KC, w.cols - col);
-        load_block(num, room, w, s, col, k);
-        num_kernels(num)->dots_block(&(struct dots_block){.y = p->y + s.row,
-                                                          .ldy = w.rows,
-                                                          .n = p->n,
-                                                          .rows = s.rows,
-                                                          .x = p->x + col,
-                                                          .ldx = w.cols,
-                                                          .w = room->w,
-                                                          .ldw = KC + PAD,
-                                                          .k = k,
-                                                          .sums = room->sums,
-                                                          .first = col == 0,
-                                                          .last = col + k == w.cols,
-                                                          .accumulate = p->accumulate});
+        const bool last = col + k == w.cols;
+        if (!in_place)
+            load_block(num, room, w, s, col, k);
+        num_kernels(num)->dots_block(&(struct dots_block){
+            .y = p->y + s.row,
+            .ldy = w.rows,
+            .n = p->n,
+            .rows = s.rows,
+            .x = p->x + col,
+            .ldx = w.cols,
+            .w = in_place ? (const void *)convert_element(w, s.row, col) : room->w,
+            .type = in_place ? w.dtype : DTYPE_F32,
+            .ldw = in_place ? w.cols : KC + PAD,
+            .k = k,
+            .next = last ? convert_element(w, s.row + s.rows, 0) : convert_element(w, s.row, col + k),
+            .next_rows = last ? min_size(below, ROWS) : s.rows,
+            .next_apart = w.cols * dtype_size(w.dtype),
+            .next_size = dtype_size(w.dtype),
+            .sums = room->sums,
+            .first = col == 0,
+            .last = last,
+            .accumulate = p->accumulate});
     }
 }
 
@@ -67,5 +74,6 @@ void many_rows(const struct num *num, const struct gemm_xwt *p, struct row_span 
             many_block(num,
                        &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w,
                                           min_size(AT_ONCE, p->n - i), p->accumulate},
-                       (struct row_span){s.row + r, min_size(ROWS, s.rows - r)}, &room);
+                       (struct row_span){s.row + r, min_size(ROWS, s.rows - r)},
+                       s.rows - r > ROWS ? s.rows - r - ROWS : 0, &room);
 }

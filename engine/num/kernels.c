@@ -35,10 +35,27 @@ INLINE void widen_all(float *dst, const void *src, size_t n, const enum dtype t)
         store_m(dst + i, load_as(src, i, n - i, t), n - i);
 }
 
+#if defined __AVX512F__
+/* A line at a time: one shuffle moves a number to where it is the upper half of a float. */
+static void bf16_to_f32(float *dst, const void *src, size_t n)
+{
+    const __m512i low = _mm512_slli_epi32(
+                      _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16),
+                  high = _mm512_add_epi32(low, _mm512_set1_epi32(16 << 16));
+    size_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        const __m512i line = _mm512_loadu_si512((const uint16_t *)src + i);
+        _mm512_storeu_si512(dst + i, _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, low, line));
+        _mm512_storeu_si512(dst + i + VL, _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, high, line));
+    }
+    widen_all(dst + i, (const uint16_t *)src + i, n - i, DTYPE_BF16);
+}
+#else
 static void bf16_to_f32(float *dst, const void *src, size_t n)
 {
     widen_all(dst, src, n, DTYPE_BF16);
 }
+#endif
 
 static void f16_to_f32(float *dst, const void *src, size_t n)
 {

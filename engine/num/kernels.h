@@ -38,18 +38,20 @@ struct tile {
 };
 
 /* y[i·ldy + r] (+)= x[i] · w[r] for i < n and r < rows, k columns of them at a time: sums wait from
- * the first block of columns to the last, and y is written with that. w is f32, `rows` rounded up
- * to DOTS_ROWS of them can be read; all blocks but the last have a multiple of DOTS_LANES columns.
- * Each element has the bits of `dots`. */
-enum { DOTS_ROWS = 4, DOTS_LANES = 16 };
+ * the first block of columns to the last, and y is written with that. All blocks but the last have
+ * a multiple of DOTS_LANES columns. Each element has the bits of `dots`. */
+enum { DOTS_LANES = 16 };
 struct dots_block {
     float *y;
     size_t ldy, n, rows;
     const float *x;
     size_t ldx;
-    const float *w;
-    size_t ldw, k;
-    float *sums; /* [n rounded up to 6, rows rounded up, DOTS_LANES]; unused where first and last are one */
+    const void *w; /* of a type without scales */
+    enum dtype type;
+    size_t ldw, k; /* ldw in elements */
+    const char *next; /* rows of W as stored, which are fetched meanwhile, but not read; */
+    size_t next_rows, next_apart, next_size; /* how many, bytes between two, bytes of an element: 2 or 4 */
+    float *sums; /* [n and 6 more, rows rounded up to 4, DOTS_LANES]; unused where first and last are one */
     bool first, last, accumulate;
 };
 

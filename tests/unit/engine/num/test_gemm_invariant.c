@@ -162,8 +162,8 @@ static void blocks_have_the_bits_of_rows(void **state)
     (void)state;
     enum { N = 13, R = 11, K = 150 };
     const struct kernels *all[ISAS_MOST];
-    float *x = random_floats(N * K, 1), *w = random_floats((R + 1) * K, 2), want[N * R], y[N * R],
-          sums[18 * 12 * DOTS_LANES];
+    float *x = random_floats(N * K, 1), *w = random_floats(R * K, 2), want[N * R], y[N * R],
+          sums[24 * 12 * DOTS_LANES];
     for (size_t i = 0, n = isas_kernels(all); i < n; i++) {
         all[i]->dots[DTYPE_F32](want, R, x, K, N, w, K, R, K, false);
         for (size_t step = 16; step <= 160; step += 48) {
@@ -176,6 +176,7 @@ static void blocks_have_the_bits_of_rows(void **state)
                                                         .x = x + at,
                                                         .ldx = K,
                                                         .w = w + at,
+                                                        .type = DTYPE_F32,
                                                         .ldw = K,
                                                         .k = K - at < step ? K - at : step,
                                                         .sums = sums,
