@@ -12,7 +12,7 @@
 
 /* Sums of a tile, in registers beside the vectors they are made of. */
 enum {
-    DOTS_NR = 4, /* rows of W */
+    DOTS_NR = 4,    /* rows of W */
     DOTS_LINE = 32, /* elements of 16 bits in a cache line */
 #if defined __AVX512F__ || defined __aarch64__
     DOTS_NX = 6, /* rows of x */
@@ -31,17 +31,16 @@ INLINE vf sums_of(const vf v[VL])
 #if defined __AVX512F__
     UNROLL
     for (int j = 0; j < 4; j++) {
-        const vf a = __builtin_shufflevector(v[j], v[4 + j], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
-                                             22, 23) +
-                     __builtin_shufflevector(v[j], v[4 + j], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28,
-                                             29, 30, 31);
+        const vf a =
+            __builtin_shufflevector(v[j], v[4 + j], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+            __builtin_shufflevector(v[j], v[4 + j], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                    31);
         const vf b = __builtin_shufflevector(v[8 + j], v[12 + j], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20,
                                              21, 22, 23) +
                      __builtin_shufflevector(v[8 + j], v[12 + j], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26,
                                              27, 28, 29, 30, 31);
-        t[j] =
-            __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-            __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+        t[j] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+               __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
     }
 #define TWOS(a, b)                                                                                           \
     (__builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +               \
@@ -211,8 +210,8 @@ INLINE vf load_of_line(const char *w, const size_t at, const enum dtype t)
 {
 #if defined __AVX512F__
     if (t == DTYPE_BF16) { /* one shuffle moves a number to where it is the upper half of a float */
-        const __m512i first = _mm512_slli_epi32(
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
+        const __m512i first =
+            _mm512_slli_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
         const __m512i from = at ? _mm512_add_epi32(first, _mm512_set1_epi32(VL << 16)) : first;
         return (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, from, _mm512_loadu_si512(w));
     }
@@ -257,7 +256,8 @@ INLINE void block_rest(vf *acc, const struct dots_block *d, const struct dots_w 
 }
 
 INLINE void block_tile(const struct dots_block *d, const float *x, const struct dots_w *w, float *sums,
-                       const struct dots_to to, const struct dots_fetch next, const int nx, const enum dtype t)
+                       const struct dots_to to, const struct dots_fetch next, const int nx,
+                       const enum dtype t)
 {
     vf acc[DOTS_NX * DOTS_NR] = {0};
     const size_t whole = d->k / DOTS_LINE * DOTS_LINE, ldx = d->ldx, size = t == DTYPE_F32 ? 4 : 2;
@@ -267,13 +267,12 @@ INLINE void block_tile(const struct dots_block *d, const float *x, const struct 
         if (!d->first)
             acc[s] = load(sums + s * VL);
     for (size_t i = 0; i < whole; i += DOTS_LINE) {
-        __builtin_prefetch(next.a + i * d->next_size, 0, 2);
-        __builtin_prefetch(next.b + i * d->next_size, 0, 2);
+        __builtin_prefetch(next.a + i * d->next_size, 0, 3);
+        __builtin_prefetch(next.b + i * d->next_size, 0, 3);
         UNROLL
         for (size_t k = 0; k < DOTS_LINE / VL; k++) {
-            const vf wr[DOTS_NR] = {
-                load_of_line(w0 + i * size, k, t), load_of_line(w1 + i * size, k, t),
-                load_of_line(w2 + i * size, k, t), load_of_line(w3 + i * size, k, t)};
+            const vf wr[DOTS_NR] = {load_of_line(w0 + i * size, k, t), load_of_line(w1 + i * size, k, t),
+                                    load_of_line(w2 + i * size, k, t), load_of_line(w3 + i * size, k, t)};
             block_step(acc, wr, x + i + k * VL, ldx, nx);
         }
     }
@@ -303,8 +302,9 @@ INLINE void block_any(const struct dots_block *d, const enum dtype t)
             for (size_t i = 0; i < DOTS_NR; i++)
                 w.row[i] = (const char *)d->w + (r + i < d->rows ? r + i : d->rows - 1) * d->ldw * size;
             const char *a = at < d->next_rows ? d->next + at * d->next_apart : w.row[0];
-            const char *b = each == 1 ? a + DOTS_LINE * sizeof(uint16_t)
-                                      : at + 1 < d->next_rows ? a + d->next_apart : a;
+            const char *b = each == 1               ? a + DOTS_LINE * sizeof(uint16_t)
+                            : at + 1 < d->next_rows ? a + d->next_apart
+                                                    : a;
             const struct dots_fetch next = {a, b};
             switch (nx) {
             case 1: block_tile(d, x, &w, sums, to, next, 1, t); break;

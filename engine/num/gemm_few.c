@@ -11,7 +11,7 @@
 
 enum {
     FEW_ROWS = 12,   /* up to here reading W dominates; measured */
-    MANY_ROWS = 6,  /* up to here W is best multiplied where it lies; measured */
+    MANY_ROWS = 6,   /* up to here W is best multiplied where it lies; measured */
     SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
     SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
     AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
@@ -224,6 +224,7 @@ void few_in_turn(struct num *num, const struct gemm_xwt *p)
     for (size_t i = 0; i < p->n; i += now) {
         const size_t rows = p->n - i < now ? p->n - i : now;
         few_each(num,
-                 &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w, rows, p->accumulate}, 1);
+                 &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w, rows, p->accumulate},
+                 1);
     }
 }

@@ -12,11 +12,12 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 512, /* columns of a block: a tile's rows of x stay in the first cache, */
-    ROWS = 8, /* and so do these rows of W */
+    KC = 512,      /* columns of a block: a tile's rows of x stay in the first cache, */
+    ROWS = 8,      /* and so do these rows of W */
     AT_ONCE = 96,  /* rows of x whose sums wait */
     IN_PLACE = 24, /* rows of x up to which W is read as it is stored; measured */
-    PAD = 16, /* floats between rows of a block: a power of two apart they would share few sets of the cache */
+    PAD =
+        16, /* floats between rows of a block: a power of two apart they would share few sets of the cache */
 };
 
 /* Where a thread's block lies. */

@@ -48,7 +48,7 @@ struct dots_block {
     size_t ldx;
     const void *w; /* of a type without scales */
     enum dtype type;
-    size_t ldw, k; /* ldw in elements */
+    size_t ldw, k;    /* ldw in elements */
     const char *next; /* rows of W as stored, which are fetched meanwhile, but not read; */
     size_t next_rows, next_apart, next_size; /* how many, bytes between two, bytes of an element: 2 or 4 */
     float *sums; /* [n and 6 more, rows rounded up to 4, DOTS_LANES]; unused where first and last are one */

@@ -61,7 +61,8 @@ static struct ctx setup(struct pool *pool, const struct shape *s)
     *lora = (struct lora){x.a.f, x.b.f, s->rank, 1.5f, s->dropout, rng_for(SEED, "dropout/test")};
     x.lin = (struct linear){{.data = x.w.f, .dtype = DTYPE_F32, .rows = s->out, .cols = s->in},
                             s->bias ? x.bias.f : NULL,
-                            s->rank ? lora : NULL};
+                            s->rank ? lora : NULL,
+                            0};
     return x;
 }
 

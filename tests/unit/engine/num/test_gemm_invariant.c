@@ -96,8 +96,8 @@ static void check(size_t bits, enum dtype dtype, enum num_compute compute, size_
                 assert_false(gemm_is_joined(num, w.w, n));
                 gemm_xwt(num, y, x + at * cols, w.w, n, false);
                 if (memcmp(y, want + at * rows, n * rows * sizeof *y) != 0)
-                    fail_msg("%zu rows of %zu x %zu, %zu bits, %s, %d threads, are not what they are alone", n,
-                             rows, cols, bits, dtype_name(dtype), threads);
+                    fail_msg("%zu rows of %zu x %zu, %zu bits, %s, %d threads, are not what they are alone",
+                             n, rows, cols, bits, dtype_name(dtype), threads);
             }
         weights_done(&w);
         num_free(num);
@@ -196,7 +196,7 @@ static void blocks_have_the_bits_of_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_types_are_invariant),   cmocka_unit_test(whole_numbers_are_invariant),
+        cmocka_unit_test(stored_types_are_invariant),       cmocka_unit_test(whole_numbers_are_invariant),
         cmocka_unit_test(many_whole_numbers_are_invariant), cmocka_unit_test(added_rows_are_invariant),
         cmocka_unit_test(blocks_have_the_bits_of_rows),
     };
