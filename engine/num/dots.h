@@ -209,11 +209,21 @@ static void dots_f8(float *y, size_t ldy, const float *x, size_t ldx, size_t nx,
 INLINE vf load_of_line(const char *w, const size_t at, const enum dtype t)
 {
 #if defined __AVX512F__
-    if (t == DTYPE_BF16) { /* one shuffle moves a number to where it is the upper half of a float */
-        const __m512i first =
-            _mm512_slli_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
+    /* One shuffle moves a number to where it is the upper half of a float. GCC 12 would load the line
+     * once for both halves, and then has too few registers. */
+    if (t == DTYPE_BF16) {
+        typedef struct {
+            char bytes[DOTS_LINE * sizeof(uint16_t)];
+        } line;
+        const __m512i first = _mm512_slli_epi32(
+            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
         const __m512i from = at ? _mm512_add_epi32(first, _mm512_set1_epi32(VL << 16)) : first;
-        return (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, from, _mm512_loadu_si512(w));
+        const __mmask32 upper = 0xaaaaaaaa;
+        __m512i v;
+        __asm__("vpermw %2, %1, %0 %{%3%}%{z%}"
+                : "=v"(v)
+                : "v"(from), "m"(*(const line *)(const void *)w), "Yk"(upper));
+        return (vf)v;
     }
 #endif
     return load_as(w, at * VL, VL, t);

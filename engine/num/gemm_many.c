@@ -12,17 +12,19 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 512,      /* columns of a block: a tile's rows of x stay in the first cache, */
-    ROWS = 8,      /* and so do these rows of W */
-    AT_ONCE = 96,  /* rows of x whose sums wait */
+    KC = 512,     /* columns of a block: a tile's rows of x stay in the first cache, */
+    ROWS = 8,     /* and so do these rows of W */
+    GROUP = 48,   /* rows of W for which so many columns of x stay in the second cache */
+    AT_ONCE = 96, /* rows of x whose sums wait there */
+    SUMS = (AT_ONCE + 6) * DOTS_LANES, /* floats of those with a row of W */
     IN_PLACE = 24, /* rows of x up to which W is read as it is stored; measured */
-    PAD =
-        16, /* floats between rows of a block: a power of two apart they would share few sets of the cache */
+    PAD = 16, /* floats between rows of a block: a power of two apart they would share few sets of the cache
+               */
 };
 
 /* Where a thread's block lies. */
 struct many_room {
-    float *w, *sums; /* [ROWS, KC + PAD], [AT_ONCE + 6, ROWS, DOTS_LANES] */
+    float *w, *sums; /* [ROWS, KC + PAD], [GROUP, SUMS] */
 };
 
 /* Rows s of W, columns col … col+k−1, as f32. */
@@ -33,36 +35,62 @@ static void load_block(const struct num *num, const struct many_room *room, stru
         convert_row(num_kernels(num), room->w + r * (KC + PAD), w, s.row + r, col, k);
 }
 
-/* n ≤ AT_ONCE rows of x with s.rows ≤ ROWS of W; after them come `below` more. */
-static void many_block(const struct num *num, const struct gemm_xwt *p, struct row_span s, size_t below,
+/* Where a walk over a group of W's rows is: its rows, and the block of them that is multiplied. */
+struct walk {
+    struct row_span group, block;
+    size_t col, k, below; /* below: rows that come after the group */
+};
+
+/* The block after this one, as it is stored; returns how many rows it has. */
+static size_t next_block(struct mat w, const struct walk *at, const char **ret)
+{
+    const size_t end = at->group.row + at->group.rows, row = at->block.row + at->block.rows;
+    const bool last = at->col + at->k == w.cols;
+    if (row < end) {
+        *ret = convert_element(w, row, at->col);
+        return min_size(ROWS, end - row);
+    }
+    *ret = last ? convert_element(w, end, 0) : convert_element(w, at->group.row, at->col + at->k);
+    return min_size(ROWS, last ? at->below : at->group.rows);
+}
+
+static void many_block(const struct num *num, const struct gemm_xwt *p, const struct walk *at,
                        const struct many_room *room)
 {
     const struct mat w = p->w;
     const bool in_place = w.dtype == DTYPE_F32 || p->n <= IN_PLACE;
-    for (size_t col = 0, k; col < w.cols; col += k) {
-        k = min_size(KC, w.cols - col);
-        const bool last = col + k == w.cols;
-        if (!in_place)
-            load_block(num, room, w, s, col, k);
-        num_kernels(num)->dots_block(&(struct dots_block){
-            .y = p->y + s.row,
-            .ldy = w.rows,
-            .n = p->n,
-            .rows = s.rows,
-            .x = p->x + col,
-            .ldx = w.cols,
-            .w = in_place ? (const void *)convert_element(w, s.row, col) : room->w,
-            .type = in_place ? w.dtype : DTYPE_F32,
-            .ldw = in_place ? w.cols : KC + PAD,
-            .k = k,
-            .next = last ? convert_element(w, s.row + s.rows, 0) : convert_element(w, s.row, col + k),
-            .next_rows = last ? min_size(below, ROWS) : s.rows,
-            .next_apart = w.cols * dtype_size(w.dtype),
-            .next_size = dtype_size(w.dtype),
-            .sums = room->sums,
-            .first = col == 0,
-            .last = last,
-            .accumulate = p->accumulate});
+    struct dots_block d = {.y = p->y + at->block.row,
+                           .ldy = w.rows,
+                           .n = p->n,
+                           .rows = at->block.rows,
+                           .x = p->x + at->col,
+                           .ldx = w.cols,
+                           .w = in_place ? (const void *)convert_element(w, at->block.row, at->col) : room->w,
+                           .type = in_place ? w.dtype : DTYPE_F32,
+                           .ldw = in_place ? w.cols : KC + PAD,
+                           .k = at->k,
+                           .next_apart = w.cols * dtype_size(w.dtype),
+                           .next_size = dtype_size(w.dtype),
+                           .sums = room->sums + (at->block.row - at->group.row) * SUMS,
+                           .first = at->col == 0,
+                           .last = at->col + at->k == w.cols,
+                           .accumulate = p->accumulate};
+    d.next_rows = next_block(w, at, &d.next);
+    if (!in_place)
+        load_block(num, room, w, at->block, at->col, at->k);
+    num_kernels(num)->dots_block(&d);
+}
+
+/* n ≤ AT_ONCE rows of x with a group of W's rows. */
+static void many_group(const struct num *num, const struct gemm_xwt *p, struct walk at,
+                       const struct many_room *room)
+{
+    for (at.col = 0; at.col < p->w.cols; at.col += at.k) {
+        at.k = min_size(KC, p->w.cols - at.col);
+        for (size_t r = 0; r < at.group.rows; r += ROWS) {
+            at.block = (struct row_span){at.group.row + r, min_size(ROWS, at.group.rows - r)};
+            many_block(num, p, &at, room);
+        }
     }
 }
 
@@ -71,10 +99,11 @@ void many_rows(const struct num *num, const struct gemm_xwt *p, struct row_span 
     float *lane = num_lane(num, omp_get_thread_num()).data;
     const struct many_room room = {lane, lane + ROWS * (KC + PAD)};
     for (size_t i = 0; i < p->n; i += AT_ONCE)
-        for (size_t r = 0; r < s.rows; r += ROWS)
-            many_block(num,
+        for (size_t r = 0, rows; r < s.rows; r += rows) {
+            rows = min_size(p->n <= IN_PLACE ? ROWS : GROUP, s.rows - r);
+            many_group(num,
                        &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w,
                                           min_size(AT_ONCE, p->n - i), p->accumulate},
-                       (struct row_span){s.row + r, min_size(ROWS, s.rows - r)},
-                       s.rows - r > ROWS ? s.rows - r - ROWS : 0, &room);
+                       (struct walk){.group = {s.row + r, rows}, .below = s.rows - r - rows}, &room);
+        }
 }
