@@ -215,8 +215,8 @@ INLINE vf load_of_line(const char *w, const size_t at, const enum dtype t)
         typedef struct {
             char bytes[DOTS_LINE * sizeof(uint16_t)];
         } line;
-        const __m512i first = _mm512_slli_epi32(
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
+        const __m512i first =
+            _mm512_slli_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16);
         const __m512i from = at ? _mm512_add_epi32(first, _mm512_set1_epi32(VL << 16)) : first;
         const __mmask32 upper = 0xaaaaaaaa;
         __m512i v;

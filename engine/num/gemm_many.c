@@ -12,15 +12,28 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 512,     /* columns of a block: a tile's rows of x stay in the first cache, */
-    ROWS = 8,     /* and so do these rows of W */
-    GROUP = 48,   /* rows of W for which so many columns of x stay in the second cache */
-    AT_ONCE = 96, /* rows of x whose sums wait there */
-    SUMS = (AT_ONCE + 6) * DOTS_LANES, /* floats of those with a row of W */
-    IN_PLACE = 24, /* rows of x up to which W is read as it is stored; measured */
-    PAD = 16, /* floats between rows of a block: a power of two apart they would share few sets of the cache
-               */
+    IN_PLACE = 24,      /* rows of x up to which W is read as it is stored, */
+    KC_IN_PLACE = 2048, /* that many columns at a time: measured */
+    KC = 512,           /* of more rows: a tile's rows of x stay in the first cache, */
+    ROWS = 8,           /* and so do these rows of W */
+    GROUP = 48,         /* rows of W for which so many columns of x stay in the second cache */
+    AT_ONCE = 96,       /* rows of x whose sums wait there, at most: whole tiles, */
+    TILE = 6,           /* which have no more rows of it */
+    SUMS = (AT_ONCE + TILE) * DOTS_LANES, /* floats of those with a row of W */
+    PAD =
+        16, /* floats between rows of a block: a power of two apart they would share few sets of the cache */
 };
+
+/* Columns of a block, and rows of a group. */
+static size_t columns_of(const struct gemm_xwt *p)
+{
+    return p->n <= IN_PLACE ? KC_IN_PLACE : KC;
+}
+
+static size_t rows_of(const struct gemm_xwt *p)
+{
+    return p->n <= IN_PLACE ? ROWS : GROUP;
+}
 
 /* Where a thread's block lies. */
 struct many_room {
@@ -36,13 +49,13 @@ static void load_block(const struct num *num, const struct many_room *room, stru
 }
 
 /* Where a walk over a group of W's rows is: its rows, and the block of them that is multiplied. */
-struct walk {
+struct many_walk {
     struct row_span group, block;
     size_t col, k, below; /* below: rows that come after the group */
 };
 
 /* The block after this one, as it is stored; returns how many rows it has. */
-static size_t next_block(struct mat w, const struct walk *at, const char **ret)
+static size_t next_block(struct mat w, const struct many_walk *at, const char **ret)
 {
     const size_t end = at->group.row + at->group.rows, row = at->block.row + at->block.rows;
     const bool last = at->col + at->k == w.cols;
@@ -54,7 +67,7 @@ static size_t next_block(struct mat w, const struct walk *at, const char **ret)
     return min_size(ROWS, last ? at->below : at->group.rows);
 }
 
-static void many_block(const struct num *num, const struct gemm_xwt *p, const struct walk *at,
+static void many_block(const struct num *num, const struct gemm_xwt *p, const struct many_walk *at,
                        const struct many_room *room)
 {
     const struct mat w = p->w;
@@ -82,11 +95,11 @@ static void many_block(const struct num *num, const struct gemm_xwt *p, const st
 }
 
 /* n ≤ AT_ONCE rows of x with a group of W's rows. */
-static void many_group(const struct num *num, const struct gemm_xwt *p, struct walk at,
+static void many_group(const struct num *num, const struct gemm_xwt *p, struct many_walk at,
                        const struct many_room *room)
 {
     for (at.col = 0; at.col < p->w.cols; at.col += at.k) {
-        at.k = min_size(KC, p->w.cols - at.col);
+        at.k = min_size(columns_of(p), p->w.cols - at.col);
         for (size_t r = 0; r < at.group.rows; r += ROWS) {
             at.block = (struct row_span){at.group.row + r, min_size(ROWS, at.group.rows - r)};
             many_block(num, p, &at, room);
@@ -98,12 +111,13 @@ void many_rows(const struct num *num, const struct gemm_xwt *p, struct row_span 
 {
     float *lane = num_lane(num, omp_get_thread_num()).data;
     const struct many_room room = {lane, lane + ROWS * (KC + PAD)};
-    for (size_t i = 0; i < p->n; i += AT_ONCE)
+    const size_t times = (p->n + AT_ONCE - 1) / AT_ONCE, step = round_up((p->n + times - 1) / times, TILE);
+    for (size_t i = 0; i < p->n; i += step)
         for (size_t r = 0, rows; r < s.rows; r += rows) {
-            rows = min_size(p->n <= IN_PLACE ? ROWS : GROUP, s.rows - r);
+            rows = min_size(rows_of(p), s.rows - r);
             many_group(num,
                        &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w,
-                                          min_size(AT_ONCE, p->n - i), p->accumulate},
-                       (struct walk){.group = {s.row + r, rows}, .below = s.rows - r - rows}, &room);
+                                          min_size(step, p->n - i), p->accumulate},
+                       (struct many_walk){.group = {s.row + r, rows}, .below = s.rows - r - rows}, &room);
         }
 }

@@ -72,13 +72,13 @@ static void run_cached(struct bench *b)
 
 static void run_expanded(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL};
+    const struct linear kv_b = {b->w, NULL, NULL, 0};
     mla_expanded(b->num, b->y, b->x, b->qkvo[0], &kv_b, &b->room, b->mla, 0.07f, b->n, b->len);
 }
 
 static void run_absorbed(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL};
+    const struct linear kv_b = {b->w, NULL, NULL, 0};
     mla_absorb_q(b->num, b->qkvo[1], b->x, &kv_b, NULL, b->mla, b->n);
     attn_cached(b->num, b->qkvo[2], b->qkvo[1], b->qkvo[0], b->qkvo[0], b->n, b->len, b->dims);
     mla_absorb_o(b->num, b->y, b->qkvo[2], &kv_b, NULL, b->mla, b->n);
