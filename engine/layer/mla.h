@@ -24,8 +24,8 @@ void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float
                            struct mla_dims dims, size_t tokens);
 
 /* latent_q [T, heads, rank + rope] from q [T, heads, nope + rope]: what the latent has to be
- * multiplied by to give q·k. kv_b with its LoRA, without dropout, or the adapters of `set`, which is
- * as in struct linear_use. The bits of a row depend on that row alone. */
+ * multiplied by to give q·k. kv_b with its LoRA, without dropout, or with the adapters of `set`, as
+ * in struct linear_use. The bits of a row depend on that row alone. */
 void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct linear *kv_b,
                   const uint32_t *set, struct mla_dims dims, size_t tokens);
 /* o [T, heads, value] from the latents each head has gathered, latent_o [T, heads, rank]. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See paged.h. A tile is some rows of a span with some heads that share keys. Keys are taken 64 at a
- * time from position 0 on, as attn.c does it for few rows, so that the online softmax of each row
+ * See paged.h. A tile is some rows of a span with some heads that share keys. Keys are taken 64 at
+ * a time from position 0 on, as attn.c does it for few rows: so the online softmax of each row
  * meets the same keys together. Threads share out tiles, never a sum. Called by blocks, on the
  * computing thread. */
 #include "layer/paged.h"
@@ -125,7 +125,7 @@ static const float *values_of(const struct paged_tile *t, size_t block, size_t *
     const char *from = block_at(t->values, block, t->kv);
     *ret_apart = width;
     if (t->values->type == DTYPE_F32 && t->vp == value)
-        return (const float *)from;
+        return (const void *)from;
     *ret_apart = t->vp;
     for (size_t c = 0; c < PAGED_BLOCK; c++) {
         t->k->to_f32[t->values->type](t->v + c * t->vp, from + c * width * size, value);

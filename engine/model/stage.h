@@ -151,8 +151,8 @@ const float *stage_logits(struct stage *s);
  * likeliest tokens. */
 float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t top);
 
-/* --- serving: rows of many sequences (stage_rows.c) -------------------------------------------- */
-/* The caller owns the pool's blocks: it says which block holds what, and sequences whose texts begin
+/* --- serving: rows of many sequences (stage_rows.c) ------------------------------------------- */
+/* The caller owns the pool's blocks: it says which block holds what. Sequences whose texts begin
  * alike may share blocks that are full. A block is not cleared when it is used again.
  *
  * Batch invariance: the bits of a row depend on the tokens of its own sequence up to it, on their
@@ -163,8 +163,8 @@ float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t 
 enum { STAGE_KV_BLOCK = 16 }; /* positions */
 #define STAGE_NO_ADAPTER UINT32_MAX
 
-/* Rows of one sequence, at positions at … at+n−1: a token to go on from, or a piece of a prompt. All
- * positions before `at` are in the pool, or in pieces of this call. */
+/* Rows of one sequence, at positions at … at+n−1: a token to go on from, or a piece of a prompt.
+ * All positions before `at` are in the pool, or in pieces of this call. */
 struct stage_piece {
     const uint32_t *blocks; /* borrowed: positions 16i … 16i+15 lie in block blocks[i], */
     size_t nblocks;         /* for all positions before at + n */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stage's inside, shared by stage.c (open, measure, close), stage_run.c (tasks) and stage_rows.c
- * (serving). */
+ * The stage's inside, shared by stage.c (open, measure, close), stage_run.c (tasks) and
+ * stage_rows.c (serving). */
 #ifndef MODEL_STAGE_IMPL_H
 #define MODEL_STAGE_IMPL_H
 

@@ -209,8 +209,8 @@ static void dots_f8(float *y, size_t ldy, const float *x, size_t ldx, size_t nx,
 INLINE vf load_of_line(const char *w, const size_t at, const enum dtype t)
 {
 #if defined __AVX512F__
-    /* One shuffle moves a number to where it is the upper half of a float. GCC 12 would load the line
-     * once for both halves, and then has too few registers. */
+    /* One shuffle moves a number to where it is the upper half of a float. GCC 12 would load the
+     * line once for both halves, and then has too few registers. */
     if (t == DTYPE_BF16) {
         typedef struct {
             char bytes[DOTS_LINE * sizeof(uint16_t)];

@@ -52,7 +52,7 @@ INLINE vf widen_f16(vh h)
 /* As dtype.c does it. p: VL bytes. */
 INLINE vf widen_f8(const uint8_t *p)
 {
-    vu u;
+    vu u = {0};
 #if defined __AVX512F__
     u = (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 #elif defined __AVX2__

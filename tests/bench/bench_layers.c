@@ -99,7 +99,7 @@ static void run_dropout(struct bench *b)
 {
     const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
     const struct linear lin = {
-        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora};
+        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora, 0};
     linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
 }
 

@@ -2,8 +2,8 @@
  *
  * `bench_rows NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it: many streams served in
  * one call (stage_rows), without daemons. Streams are held against the roofline: a call reads each
- * weight once, and multiplies it once for each stream, so it takes at least as long as the slower of
- * these two. Both limits are measured in between. One stream is held against stage_decode, and
+ * weight once, and multiplies it once for each stream. So it takes at least as long as the slower
+ * of these two. Both limits are measured in between. One stream is held against stage_decode, and
  * pieces of a prompt against its chunks of as many tokens. Each row comes from a process started as
  * the daemon starts a stage. */
 #include "tests/bench/bench.h"
