@@ -57,10 +57,12 @@ struct lora {
     float dropout;   /* probability; 0 = none */
     struct rng drop; /* stream of this layer, step and microbatch; element index = row·in + column */
 };
+#define LORA_NONE UINT32_MAX
 struct linear {
     struct mat w;
     const float *bias;       /* [out] or NULL */
     const struct lora *lora; /* or NULL */
+    size_t apart;            /* where there are several adapters: the next one's lies lora + apart */
 };
 /* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
@@ -72,6 +74,10 @@ struct linear_use {
     const float *x;
     const struct linear *lin;
     size_t tokens;
+    /* [tokens] or NULL: row t has adapter set[t], counted from the linear's; LORA_NONE: none. Such
+     * an xa is scratch and nothing is dropped. Rows of one adapter that follow one another share a
+     * product. */
+    const uint32_t *set;
 };
 void linear_forward_each(struct num *num, const struct linear_use *uses, size_t n);
 /* dx [T, in] = dy W + LoRA path (added to dx when `accumulate`: q, k, v share one input).

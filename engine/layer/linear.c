@@ -94,12 +94,40 @@ static void add_bias(struct num *num, const struct linear_use *u)
         add_rows(num, u->y, u->lin->bias, u->tokens, u->lin->w.rows);
 }
 
+/* Rows from `first` on that have one adapter; returns where the next begin. */
+static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
+{
+    const uint32_t set = u->set[first];
+    size_t end = first + 1;
+    while (end < u->tokens && u->set[end] == set)
+        end++;
+    if (set == LORA_NONE)
+        return end;
+    struct linear lin = *u->lin;
+    struct lora lora = u->lin->lora[set * u->lin->apart];
+    lora.dropout = 0;
+    lin.lora = &lora;
+    const struct linear_use run = {.y = u->y + first * lin.w.rows,
+                                   .xa = u->xa,
+                                   .x = u->x + first * lin.w.cols,
+                                   .lin = &lin,
+                                   .tokens = end - first};
+    make_xa(num, &run);
+    add_lora(num, run.y, run.xa, &lin, run.tokens);
+    return end;
+}
+
 /* What comes on top of x·Wᵀ. */
 static void add_rest(struct num *num, const struct linear_use *u)
 {
     add_bias(num, u);
     if (!u->lin->lora)
         return;
+    if (u->set) {
+        for (size_t t = 0; t < u->tokens;)
+            t = add_run(num, u, t);
+        return;
+    }
     make_xa(num, u);
     add_lora(num, u->y, u->xa, u->lin, u->tokens);
 }
@@ -123,7 +151,7 @@ void linear_forward_each(struct num *num, const struct linear_use *uses, size_t 
         now = n - i < TOGETHER ? n - i : TOGETHER;
         for (size_t j = 0; j < now; j++) {
             const struct linear_use *u = &uses[i + j];
-            if (u->lin->lora && gemm_is_joined(num, u->lin->w, u->tokens)) {
+            if (u->lin->lora && !u->set && gemm_is_joined(num, u->lin->w, u->tokens)) {
                 forward_joined(num, u);
                 continue;
             }
@@ -139,7 +167,7 @@ void linear_forward_each(struct num *num, const struct linear_use *uses, size_t 
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
                     size_t tokens)
 {
-    linear_forward_each(num, &(struct linear_use){y, xa, x, lin, tokens}, 1);
+    linear_forward_each(num, &(struct linear_use){y, xa, x, lin, tokens, NULL}, 1);
 }
 
 void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)

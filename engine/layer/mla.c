@@ -59,15 +59,27 @@ void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float
 struct slice {
     struct num *num;
     const struct linear *lin;
+    const uint32_t *set; /* adapters of the rows, or NULL */
     struct scratch lane;
-    size_t rank; /* LoRA's; 0: none */
+    size_t rank; /* LoRA's, the largest; 0: none */
 };
 
-static struct slice slice_of(struct num *num, const struct linear *kv_b)
+/* Of row t, or NULL. */
+static const struct lora *slice_lora(const struct slice *s, size_t t)
 {
-    const size_t rank = kv_b->lora ? kv_b->lora->rank : 0;
-    struct slice s = {num, kv_b, num_lane(num, omp_get_thread_num()), rank};
-    assert(tile_pad(rank) + kv_b->w.cols <= s.lane.floats);
+    if (!s->set || !s->lin->lora)
+        return s->lin->lora;
+    return s->set[t] == LORA_NONE ? NULL : &s->lin->lora[s->set[t] * s->lin->apart];
+}
+
+static struct slice slice_of(struct num *num, const struct linear *kv_b, const uint32_t *set, size_t tokens)
+{
+    struct slice s = {num, kv_b, set, num_lane(num, omp_get_thread_num()), 0};
+    for (size_t t = 0; t < tokens; t++) {
+        const struct lora *lora = slice_lora(&s, t);
+        s.rank = lora && lora->rank > s.rank ? lora->rank : s.rank;
+    }
+    assert(tile_pad(s.rank) + kv_b->w.cols <= s.lane.floats);
     return s;
 }
 
@@ -87,7 +99,6 @@ static void head_q(const struct slice *s, float *y, size_t ldy, const float *q, 
                    size_t n, size_t tokens)
 {
     const struct kernels *k = num_kernels(s->num);
-    const struct lora *lora = s->lin->lora;
     const size_t cols = s->lin->w.cols;
     for (size_t t = 0; t < tokens; t++)
         memset(y + t * ldy, 0, cols * sizeof *y);
@@ -99,22 +110,24 @@ static void head_q(const struct slice *s, float *y, size_t ldy, const float *q, 
                 k->axpy(y + t * ldy, q[t * ldq + r + i], w + i * cols, cols);
     }
     float *low = s->lane.data;
-    for (size_t t = 0; lora && t < tokens; t++) {
-        memset(low, 0, s->rank * sizeof *low);
-        for (size_t i = 0; i < n; i++)
-            k->axpy(low, lora->scale * q[t * ldq + i], lora->b + (first + i) * s->rank, s->rank);
-        for (size_t i = 0; i < s->rank; i++)
+    for (size_t t = 0; t < tokens; t++) {
+        const struct lora *lora = slice_lora(s, t);
+        const size_t rank = lora ? lora->rank : 0;
+        memset(low, 0, rank * sizeof *low);
+        for (size_t i = 0; lora && i < n; i++)
+            k->axpy(low, lora->scale * q[t * ldq + i], lora->b + (first + i) * rank, rank);
+        for (size_t i = 0; i < rank; i++)
             k->axpy(y + t * ldy, low[i], lora->a + i * cols, cols);
     }
 }
 
 void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct linear *kv_b,
-                  struct mla_dims d, size_t tokens)
+                  const uint32_t *set, struct mla_dims d, size_t tokens)
 {
     const size_t head = d.nope + d.rope, wide = d.rank + d.rope;
 #pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t h = 0; h < d.heads; h++) {
-        const struct slice s = slice_of(num, kv_b);
+        const struct slice s = slice_of(num, kv_b, set, tokens);
         head_q(&s, latent_q + h * wide, d.heads * wide, q + h * head, d.heads * head, h * (d.nope + d.value),
                d.nope, tokens);
         for (size_t t = 0; t < tokens; t++)
@@ -128,7 +141,6 @@ static void head_o(const struct slice *s, float *o, size_t ldo, const float *x, 
                    size_t n, size_t tokens)
 {
     const struct kernels *k = num_kernels(s->num);
-    const struct lora *lora = s->lin->lora;
     const size_t cols = s->lin->w.cols;
     const float *w;
     for (size_t r = 0, now; r < n; r += now) {
@@ -136,20 +148,23 @@ static void head_o(const struct slice *s, float *o, size_t ldo, const float *x, 
         k->dots[DTYPE_F32](o + r, ldo, x, ldx, tokens, w, cols, now, cols, false);
     }
     float *low = s->lane.data;
-    for (size_t t = 0; lora && t < tokens; t++) {
-        k->dots[DTYPE_F32](low, s->rank, x + t * ldx, ldx, 1, lora->a, cols, s->rank, cols, false);
-        k->scale(low, lora->scale, s->rank);
-        k->dots[DTYPE_F32](o + t * ldo, ldo, low, s->rank, 1, lora->b + first * s->rank, s->rank, n, s->rank,
-                           true);
+    for (size_t t = 0; t < tokens; t++) {
+        const struct lora *lora = slice_lora(s, t);
+        if (!lora)
+            continue;
+        const size_t rank = lora->rank;
+        k->dots[DTYPE_F32](low, rank, x + t * ldx, ldx, 1, lora->a, cols, rank, cols, false);
+        k->scale(low, lora->scale, rank);
+        k->dots[DTYPE_F32](o + t * ldo, ldo, low, rank, 1, lora->b + first * rank, rank, n, rank, true);
     }
 }
 
 void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct linear *kv_b,
-                  struct mla_dims d, size_t tokens)
+                  const uint32_t *set, struct mla_dims d, size_t tokens)
 {
 #pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t h = 0; h < d.heads; h++) {
-        const struct slice s = slice_of(num, kv_b);
+        const struct slice s = slice_of(num, kv_b, set, tokens);
         head_o(&s, o + h * d.value, d.heads * d.value, latent_o + h * d.rank, d.heads * d.rank,
                h * (d.nope + d.value) + d.nope, d.value, tokens);
     }

@@ -24,12 +24,13 @@ void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float
                            struct mla_dims dims, size_t tokens);
 
 /* latent_q [T, heads, rank + rope] from q [T, heads, nope + rope]: what the latent has to be
- * multiplied by to give q·k. kv_b with its LoRA, without dropout. */
+ * multiplied by to give q·k. kv_b with its LoRA, without dropout, or with the adapters of `set`, as
+ * in struct linear_use. The bits of a row depend on that row alone. */
 void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct linear *kv_b,
-                  struct mla_dims dims, size_t tokens);
+                  const uint32_t *set, struct mla_dims dims, size_t tokens);
 /* o [T, heads, value] from the latents each head has gathered, latent_o [T, heads, rank]. */
 void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct linear *kv_b,
-                  struct mla_dims dims, size_t tokens);
+                  const uint32_t *set, struct mla_dims dims, size_t tokens);
 
 /* Scratch of mla_expanded for so many heads at once; c and kv hold a block of at most MLA_BLOCK
  * positions. */

@@ -30,8 +30,9 @@ static struct unit_grads grads_of(const struct block *b, enum layer_part part)
 
 static struct part_layout part_layout(const struct block_layout *l, enum layer_part part)
 {
-    return (struct part_layout){l->config, l->block->weights.lin + l->block->first[part], l->tokens,
-                                l->positions};
+    return (struct part_layout){l->config, l->block->weights.lin + l->block->first[part],
+                                l->tokens, l->positions,
+                                l->blocks, l->kv_type};
 }
 
 void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *bwd_x_only,
@@ -60,11 +61,11 @@ void block_work_carve(struct block_work *ret, struct slab *slab, const struct bl
     const struct part_layout attention = part_layout(l, LAYER_ATTENTION), mlp = part_layout(l, LAYER_MLP);
     ret->h = slab_floats(slab, l->tokens, l->config->dim);
     ret->rstd = slab_floats(slab, l->tokens, 1);
-    ret->x2 = slab_floats(slab, l->positions ? l->tokens : 0, l->config->dim);
+    ret->x2 = slab_floats(slab, part_cached_rows(&attention), l->config->dim);
     struct slab other = *slab;
     l->block->attention->work_carve(&ret->attention, slab, &attention);
     l->block->mlp->work_carve(&ret->mlp, &other, &mlp);
-    if (l->positions)
+    if (part_cached_rows(&attention))
         l->block->mlp->saved_carve(&ret->mlp_saved, &other, &other, &mlp);
     slab_join(slab, &other);
 }
@@ -73,6 +74,12 @@ void block_kv_carve(union part_kv *ret, struct slab *slab, const struct block_la
 {
     const struct part_layout attention = part_layout(l, LAYER_ATTENTION);
     l->block->attention->kv_carve(ret, slab, &attention);
+}
+
+void block_pool_carve(union part_pool *ret, struct slab *slab, const struct block_layout *l)
+{
+    const struct part_layout attention = part_layout(l, LAYER_ATTENTION);
+    l->block->attention->pool_carve(ret, slab, &attention);
 }
 
 /* --- the recipe ------------------------------------------------------------------------------- */
@@ -143,15 +150,32 @@ void block_backward_w(const struct block_ctx *ctx, const struct block_dys *d, co
         rmsnorm_backward_w(ctx->num, b->grads.full[NORM2], d->dh2, s->rstd2, s->x2, norm_dims(ctx));
 }
 
-void block_forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at, const float *x,
-                          const struct block *b, struct block_work *work)
+/* y from x and from what attention gave for h, which lies in work->x2. */
+static void end_unkept(const struct block_ctx *ctx, float *y, const float *x, const struct block *b,
+                       struct block_work *work)
 {
     const size_t n = ctx->tokens * ctx->config->dim;
-    const struct unit_weights attention = weights_of(b, LAYER_ATTENTION), mlp = weights_of(b, LAYER_MLP);
-    rmsnorm_forward(ctx->num, work->h, work->rstd, x, b->weights.vec[NORM1], norm_dims(ctx));
-    b->attention->forward_cached(ctx, work->x2, kv, at, work->h, &attention, &work->attention);
+    const struct unit_weights mlp = weights_of(b, LAYER_MLP);
     vec_add(ctx->num, work->x2, work->x2, x, n);
     rmsnorm_forward(ctx->num, work->h, work->rstd, work->x2, b->weights.vec[NORM2], norm_dims(ctx));
     b->mlp->forward(ctx, y, &work->mlp_saved, work->h, &mlp, &work->mlp);
     vec_add(ctx->num, y, y, work->x2, n);
+}
+
+void block_forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at, const float *x,
+                          const struct block *b, struct block_work *work)
+{
+    const struct unit_weights attention = weights_of(b, LAYER_ATTENTION);
+    rmsnorm_forward(ctx->num, work->h, work->rstd, x, b->weights.vec[NORM1], norm_dims(ctx));
+    b->attention->forward_cached(ctx, work->x2, kv, at, work->h, &attention, &work->attention);
+    end_unkept(ctx, y, x, b, work);
+}
+
+void block_forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *x,
+                         const struct block *b, struct block_work *work)
+{
+    const struct unit_weights attention = weights_of(b, LAYER_ATTENTION);
+    rmsnorm_forward(ctx->num, work->h, work->rstd, x, b->weights.vec[NORM1], norm_dims(ctx));
+    b->attention->forward_paged(ctx, work->x2, pool, work->h, &attention, &work->attention);
+    end_unkept(ctx, y, x, b, work);
 }

@@ -21,7 +21,9 @@ struct block_layout {
     const struct config *config;
     const struct block *block;
     size_t tokens;    /* most tokens of a microbatch */
-    size_t positions; /* of the cache; 0: training or scoring */
+    size_t positions; /* of the cache; 0: training, scoring or serving */
+    size_t blocks;    /* of the paged pool; 0: not serving */
+    enum dtype kv_type;
 };
 
 struct block_saved {      /* from forward to backward_x and backward_w, per layer and slot */
@@ -36,7 +38,7 @@ struct block_dys {    /* from backward_x to backward_w */
 };
 struct block_work {  /* within a call; the parts' overlap */
     float *h, *rstd; /* [T, dim], [T] */
-    float *x2;       /* [T, dim] generation only, and so is: */
+    float *x2;       /* [T, dim] generation and serving only, and so is: */
     union part_saved mlp_saved;
     union part_work attention, mlp;
 };
@@ -47,6 +49,7 @@ void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *
 void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l);
 void block_work_carve(struct block_work *ret, struct slab *slab, const struct block_layout *l);
 void block_kv_carve(union part_kv *ret, struct slab *slab, const struct block_layout *l);
+void block_pool_carve(union part_pool *ret, struct slab *slab, const struct block_layout *l);
 
 /* y [T, dim] from x [T, dim]; x stays valid until backward_w. */
 void block_forward(const struct block_ctx *ctx, float *y, struct block_saved *saved, const float *x,
@@ -61,5 +64,8 @@ void block_backward_w(const struct block_ctx *ctx, const struct block_dys *dys, 
 /* Generation: the next ctx->tokens positions, first at position `at`. */
 void block_forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at, const float *x,
                           const struct block *b, struct block_work *work);
+/* Serving: the rows of ctx->spans. */
+void block_forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *x,
+                         const struct block *b, struct block_work *work);
 
 #endif

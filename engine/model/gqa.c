@@ -62,11 +62,14 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
 {
     const struct config *c = l->config;
-    const size_t t = l->tokens, q = c->heads * c->head, caching = l->positions ? t : 0;
+    const size_t t = l->tokens, q = c->heads * c->head, kv = c->kv_heads * c->head,
+                 caching = part_cached_rows(l), serving = l->blocks ? t : 0;
     ret->gqa.q = slab_floats(slab, t, q);
     ret->gqa.o = slab_floats(slab, caching, q);
     ret->gqa.rstd = slab_floats(slab, caching, c->heads);
     ret->gqa.xa = slab_floats(slab, caching, part_max_rank(l, Q, LINEARS));
+    ret->gqa.k = slab_floats(slab, serving, kv);
+    ret->gqa.v = slab_floats(slab, serving, kv);
 }
 
 static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_layout *l)
@@ -74,6 +77,12 @@ static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_la
     const size_t width = l->config->kv_heads * l->config->head;
     ret->gqa.k = slab_floats(slab, l->positions, width);
     ret->gqa.v = slab_floats(slab, l->positions, width);
+}
+
+static void pool_carve(union part_pool *ret, struct slab *slab, const struct part_layout *l)
+{
+    part_pool_carve(&ret->gqa.k, slab, l, l->config->kv_heads, l->config->head);
+    part_pool_carve(&ret->gqa.v, slab, l, l->config->kv_heads, l->config->head);
 }
 
 static struct attn_dims attn_dims(const struct config *c)
@@ -101,9 +110,9 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *sav
     const struct config *c = ctx->config;
     const size_t t = ctx->tokens;
     float *q = c->qk_norm ? saved->gqa.q0 : saved->gqa.q, *k = c->qk_norm ? saved->gqa.k0 : saved->gqa.k;
-    const struct linear_use uses[] = {{q, saved->gqa.xa[Q], h, &w->lin[Q], t},
-                                      {k, saved->gqa.xa[K], h, &w->lin[K], t},
-                                      {saved->gqa.v, saved->gqa.xa[V], h, &w->lin[V], t}};
+    const struct linear_use uses[] = {{q, saved->gqa.xa[Q], h, &w->lin[Q], t, NULL},
+                                      {k, saved->gqa.xa[K], h, &w->lin[K], t, NULL},
+                                      {saved->gqa.v, saved->gqa.xa[V], h, &w->lin[V], t, NULL}};
     linear_forward_each(ctx->num, uses, 3);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, saved->gqa.q, saved->gqa.rstd_q, q, w->vec[QN], norm_dims(ctx, c->heads));
@@ -155,22 +164,44 @@ static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, 
                            norm_dims(ctx, c->kv_heads));
 }
 
-static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
-                           const float *h, const struct unit_weights *w, union part_work *work)
+/* Without keeping anything: q, k and v of h, rotated. */
+static void project(const struct block_ctx *ctx, float *q, float *k, float *v, const float *h,
+                    const struct unit_weights *w, union part_work *work)
 {
     const struct config *c = ctx->config;
-    const size_t t = ctx->tokens, width = c->kv_heads * c->head;
-    float *q = work->gqa.q, *k = kv->gqa.k + at * width, *v = kv->gqa.v + at * width, *xa = work->gqa.xa;
-    const struct linear_use uses[] = {
-        {q, xa, h, &w->lin[Q], t}, {k, xa, h, &w->lin[K], t}, {v, xa, h, &w->lin[V], t}};
+    const size_t t = ctx->tokens;
+    float *xa = work->gqa.xa;
+    const struct linear_use uses[] = {{q, xa, h, &w->lin[Q], t, ctx->set},
+                                      {k, xa, h, &w->lin[K], t, ctx->set},
+                                      {v, xa, h, &w->lin[V], t, ctx->set}};
     linear_forward_each(ctx->num, uses, 3);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, q, work->gqa.rstd, q, w->vec[QN], norm_dims(ctx, c->heads));
         rmsnorm_forward(ctx->num, k, work->gqa.rstd, k, w->vec[KN], norm_dims(ctx, c->kv_heads));
     }
     rotate(ctx, q, k, false);
-    attn_cached(ctx->num, work->gqa.o, q, kv->gqa.k, kv->gqa.v, t, at + t, attn_dims(c));
-    linear_forward(ctx->num, y, xa, work->gqa.o, &w->lin[O], t);
+}
+
+static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
+                           const float *h, const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const size_t t = ctx->tokens, width = c->kv_heads * c->head;
+    project(ctx, work->gqa.q, kv->gqa.k + at * width, kv->gqa.v + at * width, h, w, work);
+    attn_cached(ctx->num, work->gqa.o, work->gqa.q, kv->gqa.k, kv->gqa.v, t, at + t, attn_dims(c));
+    linear_forward(ctx->num, y, work->gqa.xa, work->gqa.o, &w->lin[O], t);
+}
+
+static void forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *h,
+                          const struct unit_weights *w, union part_work *work)
+{
+    const struct linear_use out = {y, work->gqa.xa, work->gqa.o, &w->lin[O], ctx->tokens, ctx->set};
+    project(ctx, work->gqa.q, work->gqa.k, work->gqa.v, h, w, work);
+    paged_store(ctx->num, &pool->gqa.k, work->gqa.k, ctx->spans, ctx->nspans);
+    paged_store(ctx->num, &pool->gqa.v, work->gqa.v, ctx->spans, ctx->nspans);
+    attn_paged(ctx->num, work->gqa.o, work->gqa.q, &pool->gqa.k, &pool->gqa.v, ctx->spans, ctx->nspans,
+               attn_dims(ctx->config));
+    linear_forward_each(ctx->num, &out, 1);
 }
 
 const struct part part_gqa = {
@@ -179,8 +210,10 @@ const struct part part_gqa = {
     .dys_carve = dys_carve,
     .work_carve = work_carve,
     .kv_carve = kv_carve,
+    .pool_carve = pool_carve,
     .forward = forward,
     .backward_x = backward_x,
     .backward_w = backward_w,
     .forward_cached = forward_cached,
+    .forward_paged = forward_paged,
 };

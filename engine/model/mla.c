@@ -107,7 +107,7 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
 {
     const struct config *c = l->config;
     const struct config_mla *m = &c->mla;
-    const size_t t = l->tokens, caching = l->positions ? t : 0, back = t - caching;
+    const size_t t = l->tokens, caching = part_cached_rows(l), back = t - caching;
     ret->mla.q = slab_floats(slab, caching, c->heads * c->head);
     ret->mla.dk = slab_floats(slab, back, c->heads * c->head);
     ret->mla.dv = slab_floats(slab, back, c->heads * m->value);
@@ -130,6 +130,11 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
 static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_layout *l)
 {
     ret->mla.latent = slab_floats(slab, l->positions, l->config->mla.kv_rank + l->config->mla.rope);
+}
+
+static void pool_carve(union part_pool *ret, struct slab *slab, const struct part_layout *l)
+{
+    part_pool_carve(&ret->mla.latent, slab, l, 1, l->config->mla.kv_rank + l->config->mla.rope);
 }
 
 /* --- the recipe ------------------------------------------------------------------------------- */
@@ -194,13 +199,15 @@ static void project(const struct block_ctx *ctx, const struct projected *to, con
     const bool latent = ctx->config->mla.q_rank != 0;
     const size_t first = latent ? QA : QB, t = ctx->tokens;
     const struct linear_use uses[] = {
-        {latent ? to->qa : to->q, to->xa[first], h, &w->lin[at.lin[first]], t},
-        {to->kva, to->xa[KVA], h, &w->lin[at.lin[KVA]], t},
+        {latent ? to->qa : to->q, to->xa[first], h, &w->lin[at.lin[first]], t, ctx->set},
+        {to->kva, to->xa[KVA], h, &w->lin[at.lin[KVA]], t, ctx->set},
     };
     linear_forward_each(ctx->num, uses, 2);
     if (latent) {
         rmsnorm_forward(ctx->num, to->normed, to->rstd_qa, to->qa, w->vec[at.q_norm], q_norm_dims(ctx));
-        linear_forward(ctx->num, to->q, to->xa[QB], to->normed, &w->lin[at.lin[QB]], t);
+        linear_forward_each(
+            ctx->num, &(struct linear_use){to->q, to->xa[QB], to->normed, &w->lin[at.lin[QB]], t, ctx->set},
+            1);
     }
     rotate_q(ctx, to->q, false);
     rotate_kva(ctx, to->kva, false);
@@ -298,30 +305,37 @@ static void attend_absorbed(const struct block_ctx *ctx, const union part_kv *kv
     const struct config *c = ctx->config;
     const struct linear *kv_b = &w->lin[places(c).lin[KVB]];
     const size_t t = ctx->tokens;
-    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, mla_dims(c), t);
+    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, NULL, mla_dims(c), t);
     attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, len,
                 absorbed_dims(c));
-    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, mla_dims(c), t);
+    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, NULL, mla_dims(c), t);
 }
 
-/* A row of the cache is the normalised latent and the rotated shared key. */
+/* Without keeping anything: q and, in kva, rows of the cache, the normalised latent and the rotated
+ * shared key. */
+static void project_rows(const struct block_ctx *ctx, const float *h, const struct unit_weights *w,
+                         union part_work *work)
+{
+    const struct config_mla *m = &ctx->config->mla;
+    float *const xa[LINEARS] = {work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa};
+    project(ctx,
+            &(struct projected){work->mla.q, work->mla.qa, work->mla.rstd, work->mla.kva, work->mla.qa, xa},
+            h, w);
+    rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, work->mla.kva, w->vec[places(ctx->config).kv_norm],
+                    kv_norm_dims(ctx));
+    for (size_t i = 0; i < ctx->tokens; i++)
+        memcpy(work->mla.kva + i * (m->kv_rank + m->rope), work->mla.c + i * m->kv_rank,
+               m->kv_rank * sizeof *work->mla.c);
+}
+
 static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work)
 {
     const struct config *c = ctx->config;
     const struct places place = places(c);
     const size_t t = ctx->tokens, width = c->mla.kv_rank + c->mla.rope;
-    float *const xa[LINEARS] = {work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa};
-    project(ctx,
-            &(struct projected){work->mla.q, work->mla.qa, work->mla.rstd, work->mla.kva, work->mla.qa, xa},
-            h, w);
-    rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, work->mla.kva, w->vec[place.kv_norm],
-                    kv_norm_dims(ctx));
-    for (size_t i = 0; i < t; i++) {
-        float *row = kv->mla.latent + (at + i) * width;
-        memcpy(row, work->mla.c + i * c->mla.kv_rank, c->mla.kv_rank * sizeof *row);
-        memcpy(row + c->mla.kv_rank, work->mla.kva + i * width + c->mla.kv_rank, c->mla.rope * sizeof *row);
-    }
+    project_rows(ctx, h, w, work);
+    memcpy(kv->mla.latent + at * width, work->mla.kva, t * width * sizeof *work->mla.kva);
     if (mla_is_expanded(mla_dims(c), t, at + t))
         mla_expanded(ctx->num, work->mla.o, work->mla.q, kv->mla.latent, &w->lin[place.lin[KVB]],
                      &work->mla.room, mla_dims(c), (float)config_attn_scale(c), t, at + t);
@@ -330,14 +344,35 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
     linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);
 }
 
+/* Absorbed however many rows there are: what is expanded has other bits. */
+static void forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *h,
+                          const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct places place = places(c);
+    const struct linear *kv_b = &w->lin[place.lin[KVB]];
+    const struct paged_pool *latent = &pool->mla.latent;
+    const size_t t = ctx->tokens;
+    const struct linear_use out = {y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t, ctx->set};
+    project_rows(ctx, h, w, work);
+    paged_store(ctx->num, latent, work->mla.kva, ctx->spans, ctx->nspans);
+    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, ctx->set, mla_dims(c), t);
+    attn_paged(ctx->num, work->mla.latent_o, work->mla.latent_q, latent, latent, ctx->spans, ctx->nspans,
+               absorbed_dims(c));
+    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, ctx->set, mla_dims(c), t);
+    linear_forward_each(ctx->num, &out, 1);
+}
+
 const struct part part_mla = {
     .tensors = mla_tensors,
     .saved_carve = saved_carve,
     .dys_carve = dys_carve,
     .work_carve = work_carve,
     .kv_carve = kv_carve,
+    .pool_carve = pool_carve,
     .forward = forward,
     .backward_x = backward_x,
     .backward_w = backward_w,
     .forward_cached = forward_cached,
+    .forward_paged = forward_paged,
 };

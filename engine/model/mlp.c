@@ -40,13 +40,14 @@ void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_lay
 }
 
 void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
-                 const struct linear *lin, size_t tokens, float *wide)
+                 const struct linear *lin, const uint32_t *set, size_t tokens, float *wide)
 {
-    const struct linear_use both[] = {{saved->gate, saved->xa[MLP_GATE], h, &lin[MLP_GATE], tokens},
-                                      {saved->up, saved->xa[MLP_UP], h, &lin[MLP_UP], tokens}};
+    const struct linear_use both[] = {{saved->gate, saved->xa[MLP_GATE], h, &lin[MLP_GATE], tokens, set},
+                                      {saved->up, saved->xa[MLP_UP], h, &lin[MLP_UP], tokens, set}};
+    const struct linear_use down = {y, saved->xa[MLP_DOWN], wide, &lin[MLP_DOWN], tokens, set};
     linear_forward_each(num, both, 2);
     swiglu_forward(num, wide, saved->gate, saved->up, tokens * lin[MLP_GATE].w.rows);
-    linear_forward(num, y, saved->xa[MLP_DOWN], wide, &lin[MLP_DOWN], tokens);
+    linear_forward_each(num, &down, 1);
 }
 
 void mlp_backward_x(struct num *num, float *dh, const struct mlp_dys *dys, const float *dy,
@@ -100,7 +101,7 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
 static void forward(const struct block_ctx *ctx, float *y, union part_saved *saved, const float *h,
                     const struct unit_weights *w, union part_work *work)
 {
-    mlp_forward(ctx->num, y, &saved->mlp, h, w->lin, ctx->tokens, work->mlp.wide);
+    mlp_forward(ctx->num, y, &saved->mlp, h, w->lin, ctx->set, ctx->tokens, work->mlp.wide);
 }
 
 static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *dys, const float *dy,

@@ -119,6 +119,7 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
     ret->moe.y = slab_floats(slab, rows, l->config->dim);
     ret->moe.act = slab_floats(slab, t, m->ffn);
     ret->moe.dweight = slab_floats(slab, t, m->chosen);
+    ret->moe.set = slab_take(slab, l->blocks ? rows : 0, 1, sizeof *ret->moe.set);
 }
 
 /* --- one expert's rows ------------------------------------------------------------------------ */
@@ -162,6 +163,14 @@ static struct expert expert_of(const struct config *c, const union part_saved *s
 
 /* --- the recipe ------------------------------------------------------------------------------- */
 
+/* The adapter of each row, which is that of its token. */
+static const uint32_t *sets_of(const struct block_ctx *ctx, uint32_t *to, struct moe_rows rows)
+{
+    for (size_t r = 0; ctx->set && r < rows.n; r++)
+        to[r] = ctx->set[rows.pick[r] / rows.chosen];
+    return ctx->set ? to : NULL;
+}
+
 /* n experts whose rows follow one another: their gates and ups at once, then their downs, for with
  * few rows waking the threads for each product takes longer than some products. */
 static void experts_forward(const struct block_ctx *ctx, float *y, const struct expert *x, size_t n,
@@ -177,10 +186,11 @@ static void experts_forward(const struct block_ctx *ctx, float *y, const struct 
         const struct mlp_saved *to = &x[i].saved;
         const float *in = work->moe.x + at * dim;
         const size_t rows = x[i].rows.n;
-        wide[2 * i] = (struct linear_use){to->gate, to->xa[MLP_GATE], in, &lin[MLP_GATE], rows};
-        wide[2 * i + 1] = (struct linear_use){to->up, to->xa[MLP_UP], in, &lin[MLP_UP], rows};
-        down[i] = (struct linear_use){work->moe.y + at * dim, to->xa[MLP_DOWN], work->moe.wide + at * ffn,
-                                      &lin[MLP_DOWN], rows};
+        const uint32_t *set = sets_of(ctx, work->moe.set + at, x[i].rows);
+        wide[2 * i] = (struct linear_use){to->gate, to->xa[MLP_GATE], in, &lin[MLP_GATE], rows, set};
+        wide[2 * i + 1] = (struct linear_use){to->up, to->xa[MLP_UP], in, &lin[MLP_UP], rows, set};
+        down[i] = (struct linear_use){
+            work->moe.y + at * dim, to->xa[MLP_DOWN], work->moe.wide + at * ffn, &lin[MLP_DOWN], rows, set};
     }
     all.n = at;
     moe_gather(ctx->num, work->moe.x, h, NULL, all, dim);
@@ -202,7 +212,7 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
                       c->moe.bias ? w->vec[router_bias(c)] : NULL, route, t);
     moe_group(&s->moe.groups, s->moe.chosen, route, t);
     if (c->moe.shared_ffn)
-        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], t, work->moe.wide);
+        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], ctx->set, t, work->moe.wide);
     else
         memset(y, 0, t * c->dim * sizeof *y);
     for (size_t e = 0; e < route.experts;) {

@@ -66,3 +66,10 @@ bool part_wants(const struct unit_grads *g, size_t first, size_t linears)
             return true;
     return false;
 }
+
+void part_pool_carve(struct paged_pool *ret, struct slab *slab, const struct part_layout *l, size_t kv_heads,
+                     size_t width)
+{
+    *ret = (struct paged_pool){.type = l->kv_type, .kv_heads = kv_heads, .width = width};
+    ret->data = slab_take(slab, l->blocks, paged_block_bytes(ret), 1);
+}

@@ -10,6 +10,7 @@
 #include "layer/layer.h"
 #include "layer/mla.h"
 #include "layer/moe.h"
+#include "layer/paged.h"
 #include "model/tensor_def.h"
 #include "num/slab.h"
 
@@ -47,8 +48,15 @@ struct part_layout {
     const struct config *config;
     const struct linear *lin; /* which linears have LoRA, and of what rank */
     size_t tokens;            /* most tokens of a microbatch */
-    size_t positions;         /* of the cache; 0: training or scoring */
+    size_t positions;         /* of the cache; 0: training, scoring or serving */
+    size_t blocks;            /* of the paged pool; 0: not serving */
+    enum dtype kv_type;       /* of the pool */
 };
+/* Rows of a part that computes in a forward that is not kept. */
+static inline size_t part_cached_rows(const struct part_layout *l)
+{
+    return l->positions || l->blocks ? l->tokens : 0;
+}
 
 struct mlp_saved {
     float *gate, *up; /* [T, ffn] */
@@ -106,6 +114,7 @@ union part_dys {
 union part_work {
     struct {
         float *q, *o, *rstd, *xa; /* [T, heads·head] twice, [T·heads], [T, rank] */
+        float *k, *v;             /* serving only: [T, kv_heads·head] */
     } gqa;
     struct {
         float *k, *v, *dk, *dv; /* training only: [T, heads·head], [T, heads·value], and their gradients */
@@ -124,6 +133,7 @@ union part_work {
         float *x, *y;      /* [rows, dim]; backward: of one expert */
         float *wide, *act; /* [rows, ffn] and [T, ffn of the shared], [T, ffn] */
         float *dweight;    /* [T, chosen] */
+        uint32_t *set;     /* [rows] serving only: adapters of the rows */
     } moe;
 };
 
@@ -133,6 +143,15 @@ union part_kv {
     } gqa;
     struct {
         float *latent; /* [positions, kv_rank + rope] */
+    } mla;
+};
+
+union part_pool {
+    struct {
+        struct paged_pool k, v;
+    } gqa;
+    struct {
+        struct paged_pool latent; /* one head of kv_rank + rope, whose first part is also the value */
     } mla;
 };
 
@@ -149,6 +168,10 @@ struct block_ctx {
     struct seqs seqs;            /* training and scoring: whole sequences */
     const uint32_t *pos;         /* [tokens] position of each token in its sequence */
     size_t tokens;
+    /* Serving: rows of many sequences. */
+    const struct paged_span *spans; /* [nspans] all rows, in their order */
+    size_t nspans;
+    const uint32_t *set; /* [tokens] each row's adapter, as in struct linear_use; NULL elsewhere */
 };
 
 struct part {
@@ -159,6 +182,7 @@ struct part {
     void (*dys_carve)(union part_dys *ret, struct slab *slab, const struct part_layout *l);
     void (*work_carve)(union part_work *ret, struct slab *slab, const struct part_layout *l);
     void (*kv_carve)(union part_kv *ret, struct slab *slab, const struct part_layout *l); /* attention only */
+    void (*pool_carve)(union part_pool *ret, struct slab *slab, const struct part_layout *l); /* likewise */
 
     void (*forward)(const struct block_ctx *ctx, float *y, union part_saved *saved, const float *h,
                     const struct unit_weights *w, union part_work *work);
@@ -171,6 +195,9 @@ struct part {
     /* Attention only. The next ctx->tokens positions, first at position `at`. */
     void (*forward_cached)(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work);
+    /* Attention only. The rows of ctx->spans; num_is_invariant. */
+    void (*forward_paged)(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *h,
+                          const struct unit_weights *w, union part_work *work);
 };
 
 extern const struct part part_gqa, part_mla, part_mlp, part_moe;
@@ -182,6 +209,9 @@ void part_linear_grads(struct num *num, const struct unit_grads *g, size_t linea
 /* dx (added to when `accumulate`) and dyb; only dyb where dx is NULL. */
 void part_linear_back(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
                       size_t tokens, bool accumulate);
+/* A pool of l->blocks blocks. */
+void part_pool_carve(struct paged_pool *ret, struct slab *slab, const struct part_layout *l, size_t kv_heads,
+                     size_t width);
 bool part_wants(const struct unit_grads *g, size_t first, size_t linears);
 
 /* --- mlp.c: three linears around SwiGLU, also those of experts -------------------------------- */
@@ -191,9 +221,9 @@ void mlp_saved_carve(struct mlp_saved *ret, struct slab *slab, const struct part
                      size_t tokens, size_t ffn);
 void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_layout *l, size_t first,
                    size_t tokens, size_t ffn);
-/* lin [3]; wide [T, ffn] */
+/* lin [3]; wide [T, ffn]; set as in struct linear_use */
 void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
-                 const struct linear *lin, size_t tokens, float *wide);
+                 const struct linear *lin, const uint32_t *set, size_t tokens, float *wide);
 void mlp_backward_x(struct num *num, float *dh, const struct mlp_dys *dys, const float *dy,
                     const struct mlp_saved *saved, const struct linear *lin, size_t tokens, float *wide,
                     bool accumulate);

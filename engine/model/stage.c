@@ -21,7 +21,7 @@ static size_t stage_layers(const struct stage_spec *spec)
 
 /* --- adapters --------------------------------------------------------------------------------- */
 
-static size_t stage_sets(const struct stage_spec *spec)
+size_t stage_sets(const struct stage_spec *spec)
 {
     return 1 + spec->nmore;
 }
@@ -61,19 +61,21 @@ static void carve_params(struct stage *s, struct slab *slab)
 
 size_t stage_cached(const struct stage_spec *spec)
 {
-    return spec->kv ? spec->positions : spec->sample;
+    return spec->kv && !spec->kv_blocks ? spec->positions : spec->sample;
 }
 
 static struct block_layout layout_of(const struct stage *s, size_t layer)
 {
-    return (struct block_layout){&s->spec.config, &s->layer0[layer].block, s->spec.tokens,
-                                 s->spec.kv ? s->spec.positions : 0};
+    return (struct block_layout){&s->spec.config,   &s->layer0[layer].block,
+                                 s->spec.tokens,    s->spec.kv ? stage_cached(&s->spec) : 0,
+                                 s->spec.kv_blocks, s->spec.kv_type};
 }
 
 static struct block_layout cached_layout_of(const struct stage *s, size_t layer)
 {
     struct block_layout layout = layout_of(s, layer);
     layout.positions = stage_cached(&s->spec);
+    layout.blocks = 0;
     if (layout.tokens > layout.positions)
         layout.tokens = layout.positions;
     return layout;
@@ -239,11 +241,31 @@ static void carve_work(struct stage *s, struct slab *slab)
     s->hn = s->head ? slab_floats(slab, t, d) : NULL;
     s->dh = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
     s->rstd = s->head ? slab_floats(slab, t, 1) : NULL;
-    s->logits = s->head && stage_cached(spec) ? slab_floats(slab, spec->config.vocab, 1) : NULL;
+    const size_t logits = spec->kv_blocks ? spec->logit_rows : stage_cached(spec) ? 1 : 0;
+    s->logits = s->head && logits ? slab_floats(slab, logits, spec->config.vocab) : NULL;
+    const size_t rows = spec->kv_blocks ? t : 0;
+    s->spans = slab_take(slab, rows, 1, sizeof *s->spans);
+    s->set = slab_take(slab, rows, 1, sizeof *s->set);
+    s->pos = slab_take(slab, rows, 1, sizeof *s->pos);
+}
+
+static void carve_pool(struct stage *s, struct slab *slab)
+{
+    union part_pool *pool = slab_take(slab, s->layers, 1, sizeof *pool);
+    for (size_t l = 0; l < s->layers; l++) {
+        const struct block_layout layout = layout_of(s, l);
+        union part_pool at;
+        block_pool_carve(&at, slab, &layout);
+        if (slab->base)
+            pool[l] = at;
+    }
+    s->pool = pool;
 }
 
 static void carve_kv(struct stage *s, struct slab *slab)
 {
+    if (s->spec.kv_blocks)
+        carve_pool(s, slab);
     if (!stage_cached(&s->spec))
         return;
     union part_kv *kv = slab_take(slab, s->layers, 1, sizeof *kv);
@@ -284,6 +306,14 @@ static int check_spec(const struct stage_spec *spec, struct err *err)
         return err_set(err, -ENOTSUP,
                        "quantized weights are not trained: train LoRA on them, or take the model in bfloat16 "
                        "with --weights stored");
+    if (spec->kv_blocks && (!spec->kv || spec->sample))
+        return err_set(err, -EINVAL, "a stage with a paged KV pool serves, and does nothing else");
+    if (spec->kv_blocks && spec->kv_type != DTYPE_F32 && spec->kv_type != DTYPE_BF16)
+        return err_set(err, -ENOTSUP, "keys and values are kept as F32 or BF16, not as %s",
+                       dtype_name(spec->kv_type));
+    if (spec->kv_blocks > UINT32_MAX)
+        return err_set(err, -EOVERFLOW, "%zu blocks of keys and values are more than can be numbered",
+                       spec->kv_blocks);
     if (c->quant_bits && spec->weight_bits)
         return err_set(err, -EINVAL, "this model is stored in %zu bits already: leave out --weights",
                        c->quant_bits);

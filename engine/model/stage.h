@@ -49,6 +49,10 @@ struct stage_spec {
     struct maps *maps;     /* borrowed: what it maps comes from there and stays there; NULL: its own */
     size_t positions;      /* longest sequence; of the KV cache when kv */
     bool kv;               /* generation, and nothing else */
+    size_t kv_blocks;      /* with kv: serving. Blocks of STAGE_KV_BLOCK positions in the pool, which stands
+                              where the cache of `positions` would; 0: none */
+    enum dtype kv_type;    /* of keys and values in the pool: F32, or BF16, to which they are rounded */
+    size_t logit_rows;     /* most rows whose logits are asked for at once, when serving */
     const struct slab
         *scratch;  /* borrowed: `used` bytes, as many as stage_measure says for `work`, which stages that
                                    never compute at once may share; NULL = its own */
@@ -146,5 +150,41 @@ const float *stage_logits(struct stage *s);
 /* Of those logits, before any choice changes them: the log-probability of token `id`, and the `top`
  * likeliest tokens. */
 float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t top);
+
+/* --- serving: rows of many sequences (stage_rows.c) ------------------------------------------- */
+/* The caller owns the pool's blocks: it says which block holds what. Sequences whose texts begin
+ * alike may share blocks that are full. A block is not cleared when it is used again.
+ *
+ * Batch invariance: the bits of a row depend on the tokens of its own sequence up to it, on their
+ * positions and on their adapter. They do not depend on the other rows of the call, on how a prompt
+ * is cut into pieces, on which blocks hold it, on the number of threads, or on how the model is cut
+ * into stages. They are those of stage_decode for up to STAGE_DECODE_ALIKE positions, where keys
+ * and values are F32. CPUs with vectors of another width have other bits. */
+enum { STAGE_KV_BLOCK = 16 }; /* positions */
+#define STAGE_NO_ADAPTER UINT32_MAX
+
+/* Rows of one sequence, at positions at … at+n−1: a token to go on from, or a piece of a prompt.
+ * All positions before `at` are in the pool, or in pieces of this call. */
+struct stage_piece {
+    const uint32_t *blocks; /* borrowed: positions 16i … 16i+15 lie in block blocks[i], */
+    size_t nblocks;         /* for all positions before at + n */
+    size_t at, n;
+    uint32_t adapter; /* 0: spec.tune's, then those of spec.more; STAGE_NO_ADAPTER: none */
+};
+/* All rows of all pieces, in their order, at most spec.tokens. ids [rows] on the embedding's stage,
+ * else x [rows, dim]; y [rows, dim], or NULL on the head's stage. It is fastest if pieces with the
+ * same adapter follow one another. Refused, with nothing changed: a position beyond the table or
+ * spec.positions, a block, an adapter or an id that there is not. */
+int stage_rows(struct stage *s, const struct stage_piece *pieces, size_t npieces, const uint32_t *ids,
+               const float *x, float *y, struct err *err);
+/* Head's stage, after stage_rows: logits [n, vocab] of n of its rows, by number, at most
+ * spec.logit_rows; valid until the next call. */
+int stage_rows_logits(struct stage *s, const uint32_t *rows, size_t n, const float **ret_logits,
+                      struct err *err);
+/* As stage_logprob, of row `at` of those logits. */
+float stage_rows_logprob(struct stage *s, size_t at, uint32_t id, struct likely *likely, size_t top);
+/* Head's stage, after stage_rows: hidden [n, dim] of n of its rows after the final norm, as
+ * embeddings have it. */
+int stage_rows_hidden(struct stage *s, const uint32_t *rows, size_t n, float *hidden, struct err *err);
 
 #endif

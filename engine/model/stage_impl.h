@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stage's inside, shared by stage.c (open, measure, close) and stage_run.c (tasks). */
+ * The stage's inside, shared by stage.c (open, measure, close), stage_run.c (tasks) and
+ * stage_rows.c (serving). */
 #ifndef MODEL_STAGE_IMPL_H
 #define MODEL_STAGE_IMPL_H
 
@@ -61,9 +62,18 @@ struct stage {
     float *logits;     /* [vocab] */
     size_t decoded;    /* rows in ping[0] of the last stage_decode */
     union part_kv *kv; /* [layers] */
+
+    union part_pool *pool;    /* [layers] serving only, and so is: */
+    struct paged_span *spans; /* [tokens] those of the last call, */
+    uint32_t *set, *pos;      /* and [tokens] its rows' adapters and positions */
 };
 
-size_t stage_cached(const struct stage_spec *spec); /* positions of its KV cache, 0 = none */
+size_t stage_cached(const struct stage_spec *spec); /* positions of its contiguous KV cache, 0 = none */
+size_t stage_sets(const struct stage_spec *spec);   /* adapters */
+
+/* stage_run.c */
+int stage_check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err);
+struct rmsnorm_dims stage_head_dims(const struct stage *s, size_t tokens);
 
 /* stage_bind.c: maps the shards that hold a tensor of this stage; binds every tensor of its
  * units. */

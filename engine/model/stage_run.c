@@ -12,7 +12,12 @@
 
 static struct block_ctx context(const struct stage *s, const struct slot *slot)
 {
-    return (struct block_ctx){s->num, &s->spec.config, &s->rope, slot->seqs, slot->pos, slot->tokens};
+    return (struct block_ctx){.num = s->num,
+                              .config = &s->spec.config,
+                              .rope = &s->rope,
+                              .seqs = slot->seqs,
+                              .pos = slot->pos,
+                              .tokens = slot->tokens};
 }
 
 static size_t slot_floats(const struct stage *s, const struct slot *slot)
@@ -43,7 +48,7 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     return 0;
 }
 
-static int check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
+int stage_check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
 {
     for (size_t t = 0; t < n; t++)
         if (ids[t] >= s->spec.config.vocab)
@@ -55,7 +60,7 @@ static int check_ids(const struct stage *s, const uint32_t *ids, size_t n, struc
 int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err *err)
 {
     struct slot *slot = &s->slot[at];
-    int r = check_ids(s, ids, slot->tokens, err);
+    int r = stage_check_ids(s, ids, slot->tokens, err);
     if (r)
         return r;
     memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
@@ -134,7 +139,7 @@ size_t stage_first_bad(const struct stage *s, size_t at, const float *y)
     return STAGE_NO_UNIT; /* it came in from the stage below */
 }
 
-static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
+struct rmsnorm_dims stage_head_dims(const struct stage *s, size_t tokens)
 {
     return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps, 0};
 }
@@ -143,7 +148,7 @@ double stage_loss(struct stage *s, size_t at, const struct xent *xent)
 {
     struct slot *slot = &s->slot[at];
     const float *x = slot->in.x[s->layers], *norm = s->head->block.weights.vec[0];
-    struct rmsnorm_dims dims = head_dims(s, slot->tokens);
+    struct rmsnorm_dims dims = stage_head_dims(s, slot->tokens);
     bool train = xent->dscale != 0;
     float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->block.grads.full[1];
     rmsnorm_forward(s->num, s->hn, s->rstd, x, norm, dims);
@@ -345,7 +350,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     if (!n || n > s->spec.tokens || n > room || at > room - n)
         return err_set(err, -E2BIG, "%zu positions from %zu on are not within the plan's %zu (%zu at once)",
                        n, at, room, s->spec.tokens);
-    int r = ids ? check_ids(s, ids, n, err) : 0;
+    int r = ids ? stage_check_ids(s, ids, n, err) : 0;
     if (r)
         return r;
     struct slot geometry = {.tokens = n, .pos = s->slot[0].pos};
@@ -375,7 +380,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
 const float *stage_logits(struct stage *s)
 {
     const float *last = s->ping[0] + (s->decoded - 1) * s->spec.config.dim;
-    rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->block.weights.vec[0], head_dims(s, 1));
+    rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->block.weights.vec[0], stage_head_dims(s, 1));
     gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
     return s->logits;
 }

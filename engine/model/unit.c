@@ -35,6 +35,7 @@ static int fill_param(void *arg, const struct param_def *def)
         u->lora[def->tensor] =
             (struct lora){.rank = def->rows, .scale = (float)def->scale, .dropout = f->tune->dropout};
         u->block.weights.lin[def->tensor].lora = &u->lora[def->tensor];
+        u->block.weights.lin[def->tensor].apart = u->ntensors;
     }
     return 0;
 }

@@ -21,7 +21,7 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
                   size_t rows, size_t bits);
 
 /* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. Multiplied in what num_compute
- * says. */
+ * says, and in the order that num_set_invariant says. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 
 /* The same for each of several products, none of which needs another's y; same bits. Where rows are

@@ -11,6 +11,7 @@
 
 enum {
     FEW_ROWS = 12,   /* up to here reading W dominates; measured */
+    MANY_ROWS = 6,   /* up to here W is best multiplied where it lies; measured */
     SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
     SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
     AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
@@ -42,6 +43,10 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
 static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
                      size_t rows, bool accumulate)
 {
+    if (w.dtype != DTYPE_F8_E4M3 && n > MANY_ROWS) {
+        many_rows(num, &(struct gemm_xwt){y, x, w, n, accumulate}, (struct row_span){r, rows});
+        return;
+    }
     if (w.dtype != DTYPE_F8_E4M3) {
         num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, convert_element(w, r, 0), w.cols, rows,
                                         w.cols, accumulate);
@@ -58,7 +63,8 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
 
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
 {
-    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
+    return (n <= FEW_QUANT || num_is_invariant(num)) &&
+           n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
 }
 
 /* x in bytes where that was asked for and is faster: with 8 bits it would only be coarser. */
@@ -134,7 +140,7 @@ bool few_applies(const struct num *num, const struct gemm_xwt *p)
     if (!p->n || !p->w.rows || !p->w.cols)
         return false;
     return p->w.quant ? quant_is_few(num, p->w, p->n)
-                      : p->n <= FEW_ROWS && p->w.cols <= num_lane(num, 0).floats;
+                      : (p->n <= FEW_ROWS || num_is_invariant(num)) && p->w.cols <= num_lane(num, 0).floats;
 }
 
 /* Whether p's x is that of the product before it, in the same whole numbers. */
@@ -207,5 +213,18 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
     for (size_t i = 0; i < shares; i++) {
         const struct share s = share_cut(&cut, i);
         few_part(num, p, n, s.from, s.from + s.n);
+    }
+}
+
+void few_in_turn(struct num *num, const struct gemm_xwt *p)
+{
+    size_t now = p->n;
+    while (now > 1 && !few_applies(num, &(struct gemm_xwt){p->y, p->x, p->w, now, p->accumulate}))
+        now = (now + 1) / 2;
+    for (size_t i = 0; i < p->n; i += now) {
+        const size_t rows = p->n - i < now ? p->n - i : now;
+        few_each(num,
+                 &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w, rows, p->accumulate},
+                 1);
     }
 }

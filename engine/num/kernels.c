@@ -8,84 +8,12 @@
 
 #include <math.h>
 
+#include "num/dots.h"
 #include "num/simd.h"
 #include "num/simd_quant.h"
-
-#if defined __clang__
-#define UNROLL _Pragma("unroll")
-#define UNROLL_FOUR _Pragma("unroll 4")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#define UNROLL_FOUR _Pragma("GCC unroll 4")
-#endif
+#include "num/simd_stored.h"
 
 /* --- stored types --- */
-
-/* The extensions' own conversion becomes five shuffles where one instruction does it. */
-INLINE vu widen_u16(vh h)
-{
-#if defined __AVX512F__
-    return (vu)_mm512_cvtepu16_epi32((__m256i)h);
-#elif defined __AVX2__
-    return (vu)_mm256_cvtepu16_epi32((__m128i)h);
-#else
-    return __builtin_convertvector(h, vu);
-#endif
-}
-
-INLINE vf widen_bf16(vh h)
-{
-    return (vf)(widen_u16(h) << 16);
-}
-
-INLINE vf widen_f16(vh h)
-{
-#if defined __AVX512F__
-    return (vf)_mm512_cvtph_ps((__m256i)h);
-#elif defined __F16C__
-    return (vf)_mm256_cvtph_ps((__m128i)h);
-#else
-    /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly,
-     * subnormals included. */
-    vu u = widen_u16(h), sign = (u & 0x8000u) << 16, mag = (u & 0x7fffu) << 13;
-    vu special = (vu)(mag >= 0x0f800000u) & 0x7f800000u;
-    return (vf)((vu)((vf)mag * 0x1p112f) | special | sign);
-#endif
-}
-
-/* As dtype.c does it. p: VL bytes. */
-INLINE vf widen_f8(const uint8_t *p)
-{
-    vu u;
-#if defined __AVX512F__
-    u = (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-#elif defined __AVX2__
-    u = (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
-#else
-    for (int i = 0; i < VL; i++)
-        u[i] = p[i];
-#endif
-    vu mag = u & 0x7fu, sign = (u & 0x80u) << 24, nan = (vu)(mag == 0x7fu) & 0x7fc00000u;
-    return (vf)((vu)((vf)(mag << 20) * 0x1p120f) | nan | sign);
-}
-
-/* Elements i … i+m−1 of stored type t; w need not be aligned. */
-INLINE vf load_as(const void *w, size_t i, size_t m, enum dtype t)
-{
-    if (t == DTYPE_F32) {
-        vf v = {0};
-        memcpy(&v, (const char *)w + i * sizeof(float), m == VL ? sizeof v : m * sizeof(float));
-        return v;
-    }
-    if (t == DTYPE_F8_E4M3) {
-        uint8_t bytes[VL] = {0};
-        memcpy(bytes, (const uint8_t *)w + i, m == VL ? sizeof bytes : m);
-        return widen_f8(bytes);
-    }
-    vh h = {0};
-    memcpy(&h, (const char *)w + i * sizeof(uint16_t), m == VL ? sizeof h : m * sizeof(uint16_t));
-    return t == DTYPE_BF16 ? widen_bf16(h) : widen_f16(h);
-}
 
 static void f32_to_f32(float *dst, const void *src, size_t n)
 {
@@ -107,10 +35,27 @@ INLINE void widen_all(float *dst, const void *src, size_t n, const enum dtype t)
         store_m(dst + i, load_as(src, i, n - i, t), n - i);
 }
 
+#if defined __AVX512F__
+/* A line at a time: one shuffle moves a number to where it is the upper half of a float. */
+static void bf16_to_f32(float *dst, const void *src, size_t n)
+{
+    const __m512i low = _mm512_slli_epi32(
+                      _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 16),
+                  high = _mm512_add_epi32(low, _mm512_set1_epi32(16 << 16));
+    size_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        const __m512i line = _mm512_loadu_si512((const uint16_t *)src + i);
+        _mm512_storeu_si512(dst + i, _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, low, line));
+        _mm512_storeu_si512(dst + i + VL, _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, high, line));
+    }
+    widen_all(dst + i, (const uint16_t *)src + i, n - i, DTYPE_BF16);
+}
+#else
 static void bf16_to_f32(float *dst, const void *src, size_t n)
 {
     widen_all(dst, src, n, DTYPE_BF16);
 }
+#endif
 
 static void f16_to_f32(float *dst, const void *src, size_t n)
 {
@@ -120,107 +65,6 @@ static void f16_to_f32(float *dst, const void *src, size_t n)
 static void f8_to_f32(float *dst, const void *src, size_t n)
 {
     widen_all(dst, src, n, DTYPE_F8_E4M3);
-}
-
-/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into
- *  --- */
-
-struct dots_args {
-    float *y;
-    size_t ldy;
-    const float *x;
-    size_t ldx;
-    const char *w;
-    size_t apart;       /* rows from one of the tile's rows to the next */
-    size_t apart_bytes; /* the same in w */
-    size_t cols;
-    bool accumulate;
-};
-
-INLINE void dots_tile(const struct dots_args *d, const int nr, const int nx, const enum dtype t)
-{
-    vf acc[4][4] = {0};
-    const size_t whole = d->cols / VL * VL, rest = d->cols - whole;
-    for (size_t i = 0; i < whole; i += VL) {
-        UNROLL
-        for (int r = 0; r < nr; r++) {
-            vf w = load_as(d->w + (size_t)r * d->apart_bytes, i, VL, t);
-            UNROLL
-            for (int j = 0; j < nx; j++)
-                acc[r][j] += w * load(d->x + (size_t)j * d->ldx + i);
-        }
-    }
-    for (int r = 0; r < nr; r++)
-        for (int j = 0; j < nx; j++) {
-            if (rest)
-                acc[r][j] += load_as(d->w + (size_t)r * d->apart_bytes, whole, rest, t) *
-                             load_m(d->x + (size_t)j * d->ldx + whole, rest);
-            float *y = d->y + (size_t)j * d->ldy + (size_t)r * d->apart, s = sum_of(acc[r][j]);
-            *y = d->accumulate ? *y + s : s;
-        }
-}
-
-/* nr rows of W, which stay in the first cache, with all of x. */
-INLINE void dots_rows(struct dots_args d, const int nr, size_t nx, const enum dtype t)
-{
-    for (size_t left = nx; left;) {
-        const size_t k = left >= 4 && nr < 4 ? 4 : left >= 2 ? 2 : 1;
-        switch (k) {
-        case 4: dots_tile(&d, nr, 4, t); break;
-        case 2: dots_tile(&d, nr, 2, t); break;
-        default: dots_tile(&d, nr, 1, t); break;
-        }
-        d.x += k * d.ldx;
-        d.y += k * d.ldy;
-        left -= k;
-    }
-}
-
-/* A few rows of W at once hide the latency of the additions. Four lie a quarter of the rows apart:
- * each then walks on from where it ended, and the CPU fetches ahead of four long streams instead of
- * beginning anew with every short row. */
-INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
-                     size_t rows, size_t cols, bool accumulate, const enum dtype t)
-{
-    const size_t size = t == DTYPE_F32 ? 4 : t == DTYPE_F8_E4M3 ? 1 : 2;
-    const size_t row_bytes = ldw * size, quarter = rows / 4, rest = rows % 4;
-    struct dots_args d = {y, ldy, x, ldx, w, quarter, quarter * row_bytes, cols, accumulate};
-    for (size_t r = 0; r < quarter; r++, d.y++, d.w += row_bytes)
-        dots_rows(d, 4, nx, t);
-    d.y = y + 4 * quarter;
-    d.w = (const char *)w + 4 * quarter * row_bytes;
-    d.apart = 1;
-    d.apart_bytes = row_bytes;
-    if (rest >= 2)
-        dots_rows(d, 2, nx, t);
-    d.y += rest & 2;
-    d.w += (rest & 2) * row_bytes;
-    if (rest & 1)
-        dots_rows(d, 1, nx, t);
-}
-
-static void dots_f32(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
-                     size_t rows, size_t cols, bool accumulate)
-{
-    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F32);
-}
-
-static void dots_f16(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
-                     size_t rows, size_t cols, bool accumulate)
-{
-    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F16);
-}
-
-static void dots_bf16(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
-                      size_t rows, size_t cols, bool accumulate)
-{
-    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_BF16);
-}
-
-static void dots_f8(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
-                    size_t rows, size_t cols, bool accumulate)
-{
-    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F8_E4M3);
 }
 
 /* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors --- */
@@ -568,6 +412,7 @@ const struct kernels KERNELS = {
                [DTYPE_F8_E4M3] = f8_to_f32},
     .dots =
         {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16, [DTYPE_F8_E4M3] = dots_f8},
+    .dots_block = dots_block,
     .quant4_to_f32 = quant4_to_f32,
     .quant8_to_f32 = quant8_to_f32,
     .tile = tile,

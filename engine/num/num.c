@@ -25,6 +25,7 @@ struct num {
     const struct int_kernels *integers;
     const struct packed_kernels *packed, *bf16;
     enum num_compute compute;
+    bool invariant;
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
 
@@ -82,6 +83,16 @@ void num_set_compute(struct num *num, enum num_compute compute)
 enum num_compute num_compute(const struct num *num)
 {
     return num->compute;
+}
+
+void num_set_invariant(struct num *num, bool invariant)
+{
+    num->invariant = invariant;
+}
+
+bool num_is_invariant(const struct num *num)
+{
+    return num->invariant;
 }
 
 const char *num_isa(const struct num *num)

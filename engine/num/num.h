@@ -6,6 +6,7 @@
 #ifndef NUM_NUM_H
 #define NUM_NUM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "err.h"
@@ -33,5 +34,11 @@ enum num_compute { NUM_F32, NUM_INT8, NUM_BF16, NUM_COMPUTES };
 const char *num_compute_name(enum num_compute compute); /* "f32", "int8", "bf16" */
 void num_set_compute(struct num *num, enum num_compute compute);
 enum num_compute num_compute(const struct num *num);
+
+/* Batch invariance (He 2025): while it is on, the bits of a row of x · Wᵀ depend on that row of x
+ * and on W alone, not on how many rows there are. They are those that gemm_xwt gives one row. Off
+ * at first; training is faster without. */
+void num_set_invariant(struct num *num, bool invariant);
+bool num_is_invariant(const struct num *num);
 
 #endif

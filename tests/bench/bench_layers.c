@@ -72,16 +72,16 @@ static void run_cached(struct bench *b)
 
 static void run_expanded(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL};
+    const struct linear kv_b = {b->w, NULL, NULL, 0};
     mla_expanded(b->num, b->y, b->x, b->qkvo[0], &kv_b, &b->room, b->mla, 0.07f, b->n, b->len);
 }
 
 static void run_absorbed(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL};
-    mla_absorb_q(b->num, b->qkvo[1], b->x, &kv_b, b->mla, b->n);
+    const struct linear kv_b = {b->w, NULL, NULL, 0};
+    mla_absorb_q(b->num, b->qkvo[1], b->x, &kv_b, NULL, b->mla, b->n);
     attn_cached(b->num, b->qkvo[2], b->qkvo[1], b->qkvo[0], b->qkvo[0], b->n, b->len, b->dims);
-    mla_absorb_o(b->num, b->y, b->qkvo[2], &kv_b, b->mla, b->n);
+    mla_absorb_o(b->num, b->y, b->qkvo[2], &kv_b, NULL, b->mla, b->n);
 }
 
 static void run_norm(struct bench *b)
@@ -99,7 +99,7 @@ static void run_dropout(struct bench *b)
 {
     const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
     const struct linear lin = {
-        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora};
+        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora, 0};
     linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
 }
 

@@ -95,7 +95,8 @@ static void bind(struct absorbed *x)
     x->lin = (struct linear){
         {.data = x->w.f, .dtype = DTYPE_F32, .rows = d.heads * (d.nope + d.value), .cols = d.rank},
         NULL,
-        x->s.lora ? &x->lora : NULL};
+        x->s.lora ? &x->lora : NULL,
+        0};
 }
 
 /* Row `row` of kv_b_proj with its LoRA, times x [rank]. */
@@ -140,9 +141,9 @@ static void test_absorbed(void **state)
         const size_t t = shapes[i].tokens, rows = t * d.heads;
         float *latent_q = floats(&pool, rows * (d.rank + d.rope)), *o = floats(&pool, rows * d.value);
         double *want = pool_get(&pool, rows * d.value * sizeof *want);
-        mla_absorb_q(num, latent_q, x.q.f, &x.lin, d, t);
+        mla_absorb_q(num, latent_q, x.q.f, &x.lin, NULL, d, t);
         check_q(&x, latent_q);
-        mla_absorb_o(num, o, x.latent_o.f, &x.lin, d, t);
+        mla_absorb_o(num, o, x.latent_o.f, &x.lin, NULL, d, t);
         for (size_t at = 0; at < rows; at++)
             for (size_t j = 0; j < d.value; j++)
                 want[at * d.value + j] =
@@ -214,7 +215,7 @@ static void test_expanded(void **state)
             mla_expanded(num, o, x.q.f, x.c.f, &x.lin, &room, d, 0.125f, t, len);
             check_close("expanded", o, want, rows * d.value, 5e-6);
         }
-        mla_absorb_q(num, latent_q, x.q.f, &x.lin, d, t);
+        mla_absorb_q(num, latent_q, x.q.f, &x.lin, NULL, d, t);
         attn_cached(num, latent_o, latent_q, x.c.f, x.c.f, t, len,
                     (struct attn_dims){.heads = d.heads,
                                        .kv_heads = 1,
@@ -222,7 +223,7 @@ static void test_expanded(void **state)
                                        .scale = 0.125f,
                                        .value = d.rank,
                                        .v_stride = d.rank + d.rope});
-        mla_absorb_o(num, o, latent_o, &x.lin, d, t);
+        mla_absorb_o(num, o, latent_o, &x.lin, NULL, d, t);
         check_close("absorbed", o, want, rows * d.value, 5e-6);
         pool_done(&pool);
     }
@@ -262,8 +263,8 @@ static void test_threads_same_bits(void **state)
         struct num *num = unit(i ? 3 : 1);
         q[i] = floats(&pool, rows * (d.rank + d.rope));
         o[i] = floats(&pool, rows * d.value);
-        mla_absorb_q(num, q[i], x.q.f, &x.lin, d, shapes[1].tokens);
-        mla_absorb_o(num, o[i], x.latent_o.f, &x.lin, d, shapes[1].tokens);
+        mla_absorb_q(num, q[i], x.q.f, &x.lin, NULL, d, shapes[1].tokens);
+        mla_absorb_o(num, o[i], x.latent_o.f, &x.lin, NULL, d, shapes[1].tokens);
         num_free(num);
     }
     assert_memory_equal(q[0], q[1], rows * (d.rank + d.rope) * sizeof(float));

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See paged.h. A tile is some rows of a span with some heads that share keys. Keys are taken 64 at
+ * a time from position 0 on, as attn.c does it for few rows: so the online softmax of each row
+ * meets the same keys together. Threads share out tiles, never a sum. Called by blocks, on the
+ * computing thread. */
+#include "layer/paged.h"
+
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "layer/attn_tile.h"
+#include "num/kernels.h"
+#include "num/sizes.h"
+
+enum {
+    KEYS = 64,       /* scored together: whole blocks */
+    SMALL = 1 << 14, /* elements not worth a second thread */
+};
+
+static char *block_at(const struct paged_pool *pool, size_t block, size_t kv)
+{
+    const size_t first = (block * pool->kv_heads + kv) * PAGED_BLOCK * pool->width;
+    return (char *)pool->data + first * dtype_size(pool->type);
+}
+
+size_t paged_block_bytes(const struct paged_pool *pool)
+{
+    return pool->kv_heads * PAGED_BLOCK * pool->width * dtype_size(pool->type);
+}
+
+void paged_store(struct num *num, const struct paged_pool *pool, const float *x,
+                 const struct paged_span *spans, size_t n)
+{
+    const size_t width = pool->width, size = dtype_size(pool->type);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (n * pool->kv_heads * width > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < n; i++)
+        for (size_t t = 0; t < spans[i].n; t++) {
+            const size_t at = spans[i].at + t;
+            for (size_t kv = 0; kv < pool->kv_heads; kv++)
+                dtype_from_f32(block_at(pool, spans[i].blocks[at / PAGED_BLOCK], kv) +
+                                   at % PAGED_BLOCK * width * size,
+                               x + ((spans[i].row + t) * pool->kv_heads + kv) * width, pool->type, width);
+        }
+}
+
+/* Row r is query r / heads of the span, head r mod heads of those the tile has. */
+struct paged_tile {
+    const struct kernels *k;
+    const struct paged_pool *keys, *values;
+    const struct paged_span *span;
+    struct attn_dims dims;
+    size_t kv, first, heads; /* head of the keys; of the queries: first one, how many */
+    size_t rows, vp;         /* vp: value, padded */
+    float *q, *o;            /* [rows, head], [rows, vp] */
+    float *s, *v;            /* [rows, KEYS], [PAGED_BLOCK, vp] */
+    float *max, *sum;        /* [rows] */
+};
+
+static size_t tile_floats(struct attn_dims dims, size_t rows)
+{
+    const size_t vp = tile_pad(attn_value(dims));
+    return rows * (dims.head + vp + KEYS + 2) + 3 * TILE_PAD + PAGED_BLOCK * vp;
+}
+
+static float *take(float **at, size_t floats)
+{
+    float *ret = *at;
+    *at += tile_pad(floats);
+    return ret;
+}
+
+static void tile_begin(struct paged_tile *t, float *lane, const float *q)
+{
+    const size_t head = t->dims.head, own = t->heads * head;
+    t->rows = t->span->n * t->heads;
+    t->vp = tile_pad(attn_value(t->dims));
+    t->o = take(&lane, t->rows * t->vp);
+    t->s = take(&lane, t->rows * KEYS);
+    t->v = take(&lane, PAGED_BLOCK * t->vp);
+    t->q = take(&lane, t->rows * head);
+    t->max = take(&lane, t->rows);
+    t->sum = take(&lane, t->rows);
+    for (size_t i = 0; i < t->span->n; i++)
+        memcpy(t->q + i * own, q + ((t->span->row + i) * t->dims.heads + t->first) * head, own * sizeof *q);
+    t->k->scale(t->q, t->dims.scale, t->rows * head);
+    memset(t->o, 0, t->rows * t->vp * sizeof *t->o);
+    for (size_t r = 0; r < t->rows; r++) {
+        t->max[r] = -INFINITY;
+        t->sum[r] = 0;
+    }
+}
+
+/* How many of nk keys from position k0 on query i sees. */
+static size_t seen(const struct paged_tile *t, size_t i, size_t k0, size_t nk)
+{
+    const size_t end = t->span->at + i + 1;
+    return end > k0 ? min_size(nk, end - k0) : 0;
+}
+
+/* Scores of nk keys from position k0 on, and their softmax. */
+static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
+{
+    for (size_t c = 0; c < nk; c += PAGED_BLOCK)
+        t->k->dots[t->keys->type](t->s + c, KEYS, t->q, t->dims.head, t->rows,
+                                  block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
+                                  t->keys->width, min_size(PAGED_BLOCK, nk - c), t->dims.head, false);
+    for (size_t r = 0; r < t->rows; r++) {
+        const size_t n = seen(t, r / t->heads, k0, nk);
+        if (!n)
+            continue;
+        const float rescale = t->k->softmax_online(t->s + r * KEYS, n, &t->max[r], &t->sum[r]);
+        if (rescale != 1)
+            t->k->scale(t->o + r * t->vp, rescale, t->vp);
+    }
+}
+
+/* Values of a block as a tile needs them: f32, rows of whole vectors. */
+static const float *values_of(const struct paged_tile *t, size_t block, size_t *ret_apart)
+{
+    const size_t value = attn_value(t->dims), width = t->values->width, size = dtype_size(t->values->type);
+    const char *from = block_at(t->values, block, t->kv);
+    *ret_apart = width;
+    if (t->values->type == DTYPE_F32 && t->vp == value)
+        return (const void *)from;
+    *ret_apart = t->vp;
+    for (size_t c = 0; c < PAGED_BLOCK; c++) {
+        t->k->to_f32[t->values->type](t->v + c * t->vp, from + c * width * size, value);
+        memset(t->v + c * t->vp + value, 0, (t->vp - value) * sizeof *t->v);
+    }
+    return t->v;
+}
+
+/* What n values give queries i … end−1. c: their place among the scores. */
+static void tile_values(const struct paged_tile *t, const float *v, size_t apart, size_t i, size_t end,
+                        size_t c, size_t n)
+{
+    if (i == end || !n)
+        return;
+    const size_t row = i * t->heads;
+    t->k->tile(&(struct tile){.c = t->o + row * t->vp,
+                              .ldc = t->vp,
+                              .a = t->s + row * KEYS + c,
+                              .ai = KEYS,
+                              .ak = 1,
+                              .b = v,
+                              .ldb = apart,
+                              .m = (end - i) * t->heads,
+                              .n = t->vp,
+                              .k = n,
+                              .accumulate = true});
+}
+
+/* Nobody is given what it does not see, not even times zero: it may not be finite. */
+static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
+{
+    for (size_t c = 0; c < nk; c += PAGED_BLOCK) {
+        const size_t n = min_size(PAGED_BLOCK, nk - c);
+        size_t apart, i = 0;
+        const float *v = values_of(t, t->span->blocks[(k0 + c) / PAGED_BLOCK], &apart);
+        for (size_t part; i < t->span->n && (part = seen(t, i, k0 + c, n)) < n; i++)
+            tile_values(t, v, apart, i, i + 1, c, part);
+        tile_values(t, v, apart, i, t->span->n, c, n);
+    }
+}
+
+static void tile_run(struct paged_tile *t, float *lane, float *o, const float *q)
+{
+    const size_t end = t->span->at + t->span->n, value = attn_value(t->dims);
+    tile_begin(t, lane, q);
+    for (size_t k0 = 0; k0 < end; k0 += KEYS) {
+        tile_scores(t, k0, min_size(KEYS, end - k0));
+        tile_gather(t, k0, min_size(KEYS, end - k0));
+    }
+    for (size_t r = 0; r < t->rows; r++) {
+        const size_t row = t->span->row + r / t->heads, head = t->first + r % t->heads;
+        t->k->scale(t->o + r * t->vp, 1 / t->sum[r], value);
+        memcpy(o + (row * t->dims.heads + head) * value, t->o + r * t->vp, value * sizeof *o);
+    }
+}
+
+/* Heads of a tile: all that share keys, but fewer where threads would have nothing to do, or a lane
+ * no room. */
+static size_t heads_of(const struct num *num, size_t spans, struct attn_dims dims)
+{
+    size_t heads = attn_group(dims);
+    const size_t tiles = spans * dims.kv_heads, threads = (size_t)num_threads(num),
+                 floats = num_lane(num, 0).floats;
+    while (heads % 2 == 0 &&
+           (tiles * (attn_group(dims) / heads) < threads || tile_floats(dims, PAGED_ROWS * heads) > floats))
+        heads /= 2;
+    assert(tile_floats(dims, PAGED_ROWS * heads) <= floats);
+    return heads;
+}
+
+void attn_paged(struct num *num, float *o, const float *q, const struct paged_pool *k,
+                const struct paged_pool *v, const struct paged_span *spans, size_t n, struct attn_dims dims)
+{
+    const size_t heads = heads_of(num, n, dims), group = attn_group(dims), parts = dims.heads / heads;
+#pragma omp parallel for schedule(dynamic) num_threads(num_threads(num)) if (num_threads(num) > 1)
+    for (size_t i = 0; i < n * parts; i++) {
+        struct paged_tile t = {.k = num_kernels(num),
+                               .keys = k,
+                               .values = v,
+                               .span = &spans[i / parts],
+                               .dims = dims,
+                               .kv = i % parts * heads / group,
+                               .first = i % parts * heads,
+                               .heads = heads};
+        tile_run(&t, num_lane(num, omp_get_thread_num()).data, o, q);
+    }
+}

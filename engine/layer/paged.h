@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention on keys and values in blocks (PagedAttention, Kwon et al. 2023). A pool has blocks of
+ * PAGED_BLOCK positions; which of them hold a sequence its table says, and sequences may share
+ * some. Conventions as in layer.h. The bits of a row depend on its own sequence up to its position
+ * alone: on no other row, on no cut of a prompt, and on no place in the pool. They are those of
+ * attn_cached for few rows. */
+#ifndef LAYER_PAGED_H
+#define LAYER_PAGED_H
+
+#include "layer/layer.h"
+
+enum {
+    PAGED_BLOCK = 16, /* positions */
+    PAGED_ROWS = 16,  /* most rows of a span */
+};
+
+/* Block b is [kv_heads, PAGED_BLOCK, width] from element b·kv_heads·PAGED_BLOCK·width on. */
+struct paged_pool {
+    void *data;      /* borrowed: the stage's slab */
+    enum dtype type; /* F32 or BF16; what is stored is rounded to it */
+    size_t kv_heads, width;
+};
+
+/* Rows row … row+n−1 of a call are positions at … at+n−1 of one sequence; n ≤ PAGED_ROWS. */
+struct paged_span {
+    const uint32_t *blocks; /* borrowed: positions 16i … 16i+15 lie in blocks[i] */
+    size_t row, at, n;
+};
+
+size_t paged_block_bytes(const struct paged_pool *pool);
+
+/* x [T, kv_heads·width] of all spans into the pool. */
+void paged_store(struct num *num, const struct paged_pool *pool, const float *x,
+                 const struct paged_span *spans, size_t n);
+
+/* o [T, heads·value] from q [T, heads·head]; keys and values of the spans' own positions are in the
+ * pools already. v may be k, and wider than `value`. */
+void attn_paged(struct num *num, float *o, const float *q, const struct paged_pool *k,
+                const struct paged_pool *v, const struct paged_span *spans, size_t n, struct attn_dims dims);
+
+#endif
