@@ -5,7 +5,8 @@
  * plan, a compiled round against what was allocated, and what messages hold against the model. A
  * member that was taken over may send anything; so nothing is mapped, allocated or written before.
  * Every refusal is −EBADMSG with a sentence that names the sender and the field. Called by
- * attempt.c before it says "ready", by the runner, and by the tasks that take such messages. PURE. */
+ * attempt.c before it says "ready", by the runner, and by the tasks that take such messages.
+ * PURE. */
 #ifndef DAEMON_STAGE_PLAN_ADMIT_H
 #define DAEMON_STAGE_PLAN_ADMIT_H
 
