@@ -234,7 +234,7 @@ struct dots_w {
     const char *row[DOTS_NR];
 };
 
-/* What a tile fetches of the next block while it computes: two of its rows, or one by turns. */
+/* What a tile fetches of the next block while it computes: two of its rows. */
 struct dots_fetch {
     const char *a, *b;
 };
@@ -271,6 +271,7 @@ INLINE void block_tile(const struct dots_block *d, const float *x, const struct 
 {
     vf acc[DOTS_NX * DOTS_NR] = {0};
     const size_t whole = d->k / DOTS_LINE * DOTS_LINE, ldx = d->ldx, size = t == DTYPE_F32 ? 4 : 2;
+    const bool wide = t == DTYPE_F32 && d->next_size == sizeof(float);
     const char *const w0 = w->row[0], *const w1 = w->row[1], *const w2 = w->row[2], *const w3 = w->row[3];
     UNROLL_24
     for (int s = 0; s < nx * DOTS_NR; s++)
@@ -279,6 +280,10 @@ INLINE void block_tile(const struct dots_block *d, const float *x, const struct 
     for (size_t i = 0; i < whole; i += DOTS_LINE) {
         __builtin_prefetch(next.a + i * d->next_size, 0, 3);
         __builtin_prefetch(next.b + i * d->next_size, 0, 3);
+        if (wide) {
+            __builtin_prefetch(next.a + i * sizeof(float) + DOTS_LINE * sizeof(uint16_t), 0, 3);
+            __builtin_prefetch(next.b + i * sizeof(float) + DOTS_LINE * sizeof(uint16_t), 0, 3);
+        }
         UNROLL
         for (size_t k = 0; k < DOTS_LINE / VL; k++) {
             const vf wr[DOTS_NR] = {load_of_line(w0 + i * size, k, t), load_of_line(w1 + i * size, k, t),
@@ -301,20 +306,17 @@ INLINE void block_tile(const struct dots_block *d, const float *x, const struct 
 INLINE void block_any(const struct dots_block *d, const enum dtype t)
 {
     float *sums = d->sums;
-    const size_t size = t == DTYPE_F32 ? 4 : 2,
-                 each = d->next_size == sizeof(float) ? 1 : 2; /* rows that a tile fetches */
+    const size_t size = t == DTYPE_F32 ? 4 : 2;
     for (size_t j = 0, nx, at = 0; j < d->n; j += nx) {
         nx = d->n - j < DOTS_NX ? d->n - j : d->n - j == DOTS_NX + 2 ? DOTS_NX / 2 + 1 : DOTS_NX;
-        for (size_t r = 0; r < d->rows; r += DOTS_NR, sums += DOTS_NX * DOTS_NR * VL, at += each) {
+        for (size_t r = 0; r < d->rows; r += DOTS_NR, sums += DOTS_NX * DOTS_NR * VL, at += 2) {
             const float *x = d->x + j * d->ldx;
             const struct dots_to to = {d->y + j * d->ldy + r, d->ldy, 1, d->rows - r, d->accumulate};
             struct dots_w w;
             for (size_t i = 0; i < DOTS_NR; i++)
                 w.row[i] = (const char *)d->w + (r + i < d->rows ? r + i : d->rows - 1) * d->ldw * size;
             const char *a = at < d->next_rows ? d->next + at * d->next_apart : w.row[0];
-            const char *b = each == 1               ? a + DOTS_LINE * sizeof(uint16_t)
-                            : at + 1 < d->next_rows ? a + d->next_apart
-                                                    : a;
+            const char *b = at + 1 < d->next_rows ? a + d->next_apart : a;
             const struct dots_fetch next = {a, b};
             switch (nx) {
             case 1: block_tile(d, x, &w, sums, to, next, 1, t); break;
