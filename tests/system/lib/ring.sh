@@ -92,9 +92,12 @@ child_of() { # NODE PROGRAM
 }
 stage_of() { child_of "$1" ringd-stage; }
 keys_of() { child_of "$1" ringd-keys; }
+# One that is told to end at once may take a moment for it; one that rests would stay for two minutes.
 no_stages() {
     for node_number in "$@"; do
-        [ -z "$(stage_of "$node_number")" ] || fail "node n$node_number still has a ringd-stage after the job's end"
+        left=$(stage_of "$node_number")
+        [ -z "$left" ] || limit 10 tail --pid="$left" -f /dev/null ||
+            fail "node n$node_number still has a ringd-stage after the job's end; its log ends with: $(tail -n 30 "$(log_of "$node_number")")"
     done
 }
 
