@@ -76,7 +76,7 @@ HANDLER(on_dossier_noted, coord_take_noted(n->coord, from, body))
 HANDLER(on_dossier_recall, deputy_take_recall(n->deputy, from, body))
 HANDLER(on_dossier_held, coord_take_held(n->coord, from, body))
 HANDLER(on_head_ask, coord_take_head_ask(n->coord, from, body))
-HANDLER(on_head_told, worker_take_head_told(n->worker, from, body))
+HANDLER(on_head_answer, worker_take_head_answer(n->worker, from, body))
 HANDLER(on_claim_ask, deputy_take_claim_ask(n->deputy, from, body))
 HANDLER(on_claim_answer, deputy_take_claim_answer(n->deputy, from, body))
 HANDLER(on_claim_release, deputy_take_claim_release(n->deputy, from, body))
@@ -138,7 +138,7 @@ static const struct {
     [MESSAGE_DOSSIER_RECALL] = {on_dossier_recall},
     [MESSAGE_DOSSIER_HELD] = {on_dossier_held},
     [MESSAGE_HEAD_ASK] = {on_head_ask},
-    [MESSAGE_HEAD_TOLD] = {on_head_told},
+    [MESSAGE_HEAD_ANSWER] = {on_head_answer},
     [MESSAGE_CLAIM_ASK] = {on_claim_ask},
     [MESSAGE_CLAIM_ANSWER] = {on_claim_answer},
     [MESSAGE_CLAIM_RELEASE] = {on_claim_release},

@@ -164,7 +164,7 @@ INLINE void dots_rows(struct dots_args d, const int nr, size_t nx, const enum dt
 
 /* A few rows of W at once hide the latency of the additions. Four lie a quarter of the rows apart:
  * each then walks on from where it ended, and the CPU fetches ahead of four long streams instead of
- * beginning anew with every short row. */
+ * starting again with every short row. */
 INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
                      size_t rows, size_t cols, bool accumulate, const enum dtype t)
 {

@@ -184,4 +184,28 @@ static inline int bench_again(int threads, char **argv)
     return pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
 }
 
+enum { BENCH_THREADS_MAX = 2 };
+/* A main of pairs NAME MODEL: `child` measures each of them, in a process of its own for each number
+ * of threads. 0 if all went well. */
+static inline int bench_pairs(int argc, char **argv, const char *usage,
+                              int (*child)(const char *name, char *model, int threads))
+{
+    if (argc == 5 && !strcmp(argv[1], "child"))
+        return child(argv[2], argv[3], atoi(argv[4]));
+    if (argc < 3 || argc % 2 == 0) {
+        fprintf(stderr, "usage: %s\n", usage);
+        return 2;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int failed = 0;
+    for (int i = 1; i < argc; i += 2)
+        for (int threads = 1; threads <= (cores < BENCH_THREADS_MAX ? cores : BENCH_THREADS_MAX); threads++) {
+            char kind[] = "child", number[12];
+            snprintf(number, sizeof number, "%d", threads);
+            char *args[] = {argv[0], kind, argv[i], argv[i + 1], number, NULL};
+            failed |= bench_again(threads, args);
+        }
+    return failed;
+}
+
 #endif

@@ -15,7 +15,6 @@ enum {
     PROMPT = 8,
     NEW_TOKENS = 32,
     REPEATS = 5,
-    THREADS_MAX = 2,
 };
 
 /* Bytes of the matrices a token is multiplied with: the layers', of experts those it goes to, and
@@ -101,20 +100,5 @@ static int child(const char *name, char *model, int threads)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && !strcmp(argv[1], "child"))
-        return child(argv[2], argv[3], atoi(argv[4]));
-    if (argc < 3 || argc % 2 == 0) {
-        fputs("usage: bench_decode NAME MODEL[:int8|:int4|:int4x8] …\n", stderr);
-        return 2;
-    }
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int failed = 0;
-    for (int i = 1; i < argc; i += 2)
-        for (int threads = 1; threads <= (cores < THREADS_MAX ? cores : THREADS_MAX); threads++) {
-            char kind[] = "child", number[12];
-            snprintf(number, sizeof number, "%d", threads);
-            char *args[] = {argv[0], kind, argv[i], argv[i + 1], number, NULL};
-            failed |= bench_again(threads, args);
-        }
-    return failed;
+    return bench_pairs(argc, argv, "bench_decode NAME MODEL[:int8|:int4|:int4x8] …", child);
 }

@@ -45,7 +45,7 @@ static void complete_plan(json_t *plan)
 static void head_says(struct worker *w, uint8_t what, struct input *in)
 {
     static const enum message_kind kinds[] = {MESSAGE_JOB_OPEN, MESSAGE_JOB_CONNECT, MESSAGE_JOB_RUN,
-                                              MESSAGE_JOB_STOP, MESSAGE_LANE_TURN,   MESSAGE_HEAD_TOLD};
+                                              MESSAGE_JOB_STOP, MESSAGE_LANE_TURN,   MESSAGE_HEAD_ANSWER};
     const uint8_t from[16] = {1 + what / 8 % 2};
     json_t *body = message_of(in, kinds[what % 6], &words);
     if (!body)
@@ -59,7 +59,7 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
     const bool is_head = worker_is_head(w, from, body);
     switch (kinds[what % 6]) {
     case MESSAGE_JOB_OPEN: worker_take_open(w, from, body); break;
-    case MESSAGE_HEAD_TOLD: worker_take_head_told(w, from, body); break;
+    case MESSAGE_HEAD_ANSWER: worker_take_head_answer(w, from, body); break;
     case MESSAGE_LANE_TURN: worker_take_lane_turn(w, from, body); break;
     case MESSAGE_JOB_STOP: is_head ? worker_take_stop(w, body) : worker_say_stopped(w, from, body); break;
     case MESSAGE_JOB_CONNECT:

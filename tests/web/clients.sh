@@ -12,6 +12,7 @@ skip() {
     echo "skipped: $*"
     exit 77
 }
+[ -x "$build/tests/web/lib/answer" ] || skip "$build/tests/web/lib/answer is missing: make web"
 command -v node >/dev/null || skip "node is not installed"
 modules=${NODE_PATH:-$HOME/.cache/ringd-web/node_modules}
 for package in $packages; do

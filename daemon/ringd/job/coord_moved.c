@@ -203,7 +203,7 @@ void coord_take_head_ask(struct coord *c, const uint8_t from[16], const json_t *
     for (const struct job *job = c->jobs; job; job = job->next)
         if (job->state == JOB_MOVED && is_of(c, job, &of)) {
             c->setup.send(c->setup.owner, from,
-                          json_pack("{s:s s:o s:o}", "kind", "head-told", "origin", origin_encode(&of),
+                          json_pack("{s:s s:o s:o}", "kind", "head-answer", "origin", origin_encode(&of),
                                     "head", id_json(job->moved.id)));
             return;
         }

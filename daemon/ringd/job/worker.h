@@ -70,8 +70,8 @@ void worker_take_leave(struct worker *w, const json_t *body);
 void worker_take_stop(struct worker *w, const json_t *body);
 /* "job-stop" of another: there is nothing here to stop, and the head waits for the word. */
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body);
-/* "head-told": another node heads the job of which this one would take no attempt. */
-void worker_take_head_told(struct worker *w, const uint8_t from[16], const json_t *body);
+/* "head-answer": another node heads a job whose attempt this node has refused. */
+void worker_take_head_answer(struct worker *w, const uint8_t from[16], const json_t *body);
 void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body);
 
 /* Data connections that reach our listener. */

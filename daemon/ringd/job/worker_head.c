@@ -98,7 +98,7 @@ static void ask_head(struct worker *w, const struct origin *of, const uint8_t by
                    json_pack("{s:s s:o}", "kind", "head-ask", "origin", origin_encode(of)));
 }
 
-void worker_take_head_told(struct worker *w, const uint8_t from[16], const json_t *body)
+void worker_take_head_answer(struct worker *w, const uint8_t from[16], const json_t *body)
 {
     const char *hex = json_string_value(json_object_get(body, "head"));
     struct origin of;

@@ -35,6 +35,11 @@ int request_take_schema(struct completion_request *r, const char *name, const js
 int request_check_tool_name(const json_t *name, const char *param, struct refusal *refusal);
 /* tools, tool_choice and parallel_tool_calls of OpenAI */
 int request_read_tools(struct completion_request *r, struct refusal *refusal);
+/* The list "tools": `add` takes each, by its place, into r->tools. */
+int request_each_tool(struct completion_request *r,
+                      int (*add)(struct completion_request *r, size_t i, const json_t *tool,
+                                 struct refusal *refusal),
+                      struct refusal *refusal);
 /* Is the tool that tool_choice names among the tools, and are there any for "required"? */
 int request_check_choice(const struct completion_request *r, struct refusal *refusal);
 /* chat_template_kwargs, enable_thinking and reasoning_effort */

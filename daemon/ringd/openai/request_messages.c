@@ -41,22 +41,6 @@ static int add_tool(struct completion_request *r, size_t i, const json_t *tool, 
     return 0;
 }
 
-static int read_tools(struct completion_request *r, struct refusal *refusal)
-{
-    const json_t *given = request_member(r->json, "tools"), *tool;
-    size_t i;
-    int rc = 0;
-    if (given && (!json_is_array(given) || json_array_size(given) > REQUEST_TOOLS_MAX))
-        return refusal_set(refusal, REFUSAL_INVALID, "tools", "\"tools\" must be a list of at most %d tools",
-                           REQUEST_TOOLS_MAX);
-    if (json_array_size(given))
-        r->tools = json_array();
-    json_array_foreach (given, i, tool)
-        if (!rc)
-            rc = add_tool(r, i, tool, refusal);
-    return rc;
-}
-
 static int read_choice(struct completion_request *r, struct refusal *refusal)
 {
     static const struct {
@@ -144,7 +128,7 @@ int request_read_messages(struct completion_request *r, bool count_only, struct 
     if (!rc)
         rc = request_read_sampling(r, refusal);
     if (!rc)
-        rc = read_tools(r, refusal);
+        rc = request_each_tool(r, add_tool, refusal);
     if (!rc)
         rc = read_choice(r, refusal);
     if (!rc)

@@ -49,7 +49,10 @@ static int add_tool(struct completion_request *r, size_t i, const json_t *tool, 
     return 0;
 }
 
-static int read_tools(struct completion_request *r, struct refusal *refusal)
+int request_each_tool(struct completion_request *r,
+                      int (*add)(struct completion_request *r, size_t i, const json_t *tool,
+                                 struct refusal *refusal),
+                      struct refusal *refusal)
 {
     const json_t *given = request_member(r->json, "tools"), *tool;
     size_t i;
@@ -61,7 +64,7 @@ static int read_tools(struct completion_request *r, struct refusal *refusal)
         r->tools = json_array();
     json_array_foreach (given, i, tool)
         if (!rc)
-            rc = add_tool(r, i, tool, refusal);
+            rc = add(r, i, tool, refusal);
     return rc;
 }
 
@@ -143,7 +146,7 @@ int request_read_tools(struct completion_request *r, struct refusal *refusal)
 {
     const json_t *choice = request_member(r->json, "tool_choice");
     const json_t *parallel = request_member(r->json, "parallel_tool_calls");
-    int rc = read_tools(r, refusal);
+    int rc = request_each_tool(r, add_tool, refusal);
     if (!rc && choice)
         rc = read_choice(r, choice, refusal);
     if (!rc)

@@ -148,7 +148,7 @@ static void check_job(const struct sim_job *job)
 {
     const struct store *disk = job->head->disk;
     const char *state = sim_disk_state(disk, job->id);
-    /* It had ended here before another node took it over, and was told so. */
+    /* It had ended here before another node took it over; that node heard so, and dropped it. */
     const bool is_whole = job->said == job->steps || sim_disk_said(disk, job->id) == job->steps;
     if (!strcmp(state, "done") && is_whole)
         return;

@@ -312,7 +312,7 @@ void sim_disk_start(struct store *s)
         const struct entry *e = find(s, head.id);
         if (head.node != s->node || !head.id)
             continue;
-        /* This disk keeps no tokens: a generation begins anew, and says all of them again. */
+        /* This disk keeps no tokens: a generation starts again at its first token. */
         job->told = job->generates || !e ? 0 : last_step(e, "step");
         if (!job->generates)
             job->said = job->told;
