@@ -185,8 +185,8 @@ static inline int bench_again(int threads, char **argv)
 }
 
 enum { BENCH_THREADS_MAX = 2 };
-/* A main of pairs NAME MODEL: `child` measures each of them, in a process of its own for each number
- * of threads. 0 if all went well. */
+/* A main of pairs NAME MODEL: `child` measures each of them, in a process of its own for each
+ * number of threads. 0 if all went well. */
 static inline int bench_pairs(int argc, char **argv, const char *usage,
                               int (*child)(const char *name, char *model, int threads))
 {
