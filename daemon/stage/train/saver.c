@@ -29,7 +29,8 @@ struct saver_item {
     struct adapter_out_request out; /* of a part: record is owned */
     char *dir[PLACES], *spare;      /* of a part: owned, or NULL; dir[0] is the best's */
     struct param_piece piece;       /* else */
-    float values[];                 /* [piece.n] */
+    size_t room;                    /* else: piece.n, also once it is spare */
+    float values[];                 /* [room] */
 };
 
 struct save {
@@ -48,6 +49,10 @@ struct saver {
     struct save *front, **end; /* owned: the front is being written */
     struct save *filling;      /* in the list, or NULL: the main thread adds to it */
     size_t bytes;              /* of values that are handed over and not written yet */
+    /* Items that were written. The next save has pieces of the same sizes, and memory that was
+     * touched before costs no page faults between two steps. */
+    struct saver_item *spare, **spare_end; /* owned: the oldest first */
+    size_t spare_bytes;
     bool is_writing, must_stop, has_left;
     int result; /* of the last save that was written */
     struct err why;
@@ -108,12 +113,53 @@ static struct saver_item *pop_item(struct save *save)
     return item;
 }
 
+static struct saver_item *pop_spare(struct saver *s)
+{
+    struct saver_item *item = s->spare;
+    s->spare = item->next;
+    if (!s->spare)
+        s->spare_end = &s->spare;
+    s->spare_bytes -= item->room * sizeof(float);
+    return item;
+}
+
+/* What waits and what is spare together stay below the cap. */
+static void bound_spares(struct saver *s)
+{
+    while (s->spare && s->bytes + s->spare_bytes > s->setup.most_bytes)
+        item_free(pop_spare(s));
+}
+
 static void release_item(struct saver *s, struct saver_item *item)
 {
     if (!item)
         return;
     s->bytes -= item_bytes(item);
-    item_free(item);
+    if (item->is_part) {
+        item_free(item);
+        return;
+    }
+    item->next = NULL;
+    *s->spare_end = item;
+    s->spare_end = &item->next;
+    s->spare_bytes += item->room * sizeof(float);
+    bound_spares(s);
+}
+
+/* Pieces come in the same order each time, so the oldest one fits, or all have other sizes now. */
+static struct saver_item *reuse_item(struct saver *s, size_t n)
+{
+    struct saver_item *item = NULL;
+    pthread_mutex_lock(&s->lock);
+    while (s->spare && !item) {
+        item = pop_spare(s);
+        if (item->room != n) {
+            item_free(item);
+            item = NULL;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return item;
 }
 
 static void drop_items(struct saver *s, struct save *save)
@@ -314,6 +360,7 @@ int saver_new(struct saver **ret, const struct saver_setup *setup, struct err *e
         return err_set(err, -ENOMEM, "out of memory");
     s->setup = *setup;
     s->end = &s->front;
+    s->spare_end = &s->spare;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -354,6 +401,8 @@ bool saver_free(struct saver *s)
         return false;
     }
     pthread_join(s->thread, NULL);
+    while (s->spare)
+        item_free(pop_spare(s));
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -409,6 +458,7 @@ static int add_item(struct saver *s, struct saver_item *item, struct err *err)
         item_free(item);
     } else {
         s->bytes += n;
+        bound_spares(s);
         *s->filling->last = item;
         s->filling->last = &item->next;
         pthread_cond_broadcast(&s->changed);
@@ -439,10 +489,12 @@ int saver_part(struct saver *s, const struct adapter_out_request *out, const cha
 
 int saver_piece(struct saver *s, const struct param_piece *piece, const float *values, struct err *err)
 {
-    struct saver_item *item = malloc(sizeof *item + piece->n * sizeof *values);
+    struct saver_item *item = reuse_item(s, piece->n);
+    if (!item)
+        item = malloc(sizeof *item + piece->n * sizeof *values);
     if (!item)
         return err_set(err, -ENOMEM, "out of memory for %zu values to be saved", piece->n);
-    *item = (struct saver_item){.piece = *piece};
+    *item = (struct saver_item){.piece = *piece, .room = piece->n};
     memcpy(item->values, values, piece->n * sizeof *values);
     return add_item(s, item, err);
 }
