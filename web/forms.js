@@ -69,7 +69,7 @@ function specOf(form, table) {
 
 /** The models this node knows stand in a list; a path is typed only for another one. */
 async function nameModels(input, list) {
-    const answer = await get('v1/models').catch(() => null), models = answer?.models || [];
+    const answer = await get('v1/model-paths').catch(() => null), models = answer?.models || [];
     if (!models.length)
         return;
     const place = path => path.slice(0, path.lastIndexOf('/')) || '/';

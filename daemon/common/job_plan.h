@@ -20,6 +20,7 @@
 #include "engine/pipe/sched.h"
 
 enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = JOB_MAX_ADAPTERS * PLAN_MAX_TURNS };
+enum { JOB_SERVED_MAX = 256 }; /* sequences of a microbatch of rows */
 enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
 
 struct job_plan {
@@ -42,6 +43,8 @@ struct job_plan {
     bool copies; /* training: every rank keeps copies of what it trains in memory, and of its neighbour's */
     uint64_t submitted; /* when the job was, in seconds since 1970: copies on disks are of that job */
     bool by_layer;      /* as in stage_spec, and so are: */
+    size_t kv_blocks;   /* as in stage_spec: of a job that serves; else 0 */
+    enum dtype kv_type;
     size_t tokens, seqs, positions, sample, weight_bits;
     enum num_compute compute; /* what products with many rows are multiplied in */
     size_t vocab, dim;

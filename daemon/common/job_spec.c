@@ -119,11 +119,22 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     switch (type) {
     case JOB_TRAIN: check_train(&s, &rules); break;
     case JOB_GENERATE: check_generate(&s, &rules); break;
+    case JOB_SERVE:
+        demand(
+            &rules, *job_served_name(&s),
+            "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
+        break;
     default: check_score(&s, &rules); break;
     }
     if (!rules.failed)
         *ret = s;
     return rules.failed;
+}
+
+const char *job_served_name(const struct job_spec *s)
+{
+    const char *slash = s->model ? strrchr(s->model, '/') : NULL;
+    return s->served_name ? s->served_name : slash ? slash + 1 : s->model;
 }
 
 int job_spec_read_data(struct job_spec *ret, const json_t *json, struct err *err)

@@ -37,6 +37,12 @@ struct job_spec {
         *template_args;       /* of a conversation; NULL where the prompt is all of it */
     const json_t *logit_bias; /* {id of a token: what is added to its logit}, or NULL; checked by the head */
     const json_t *ids, *stop;
+    /* Of a job that serves: what clients call the model; positions of a request, 0: as many as the
+     * model was made for; sequences and rows of a prompt in a microbatch; whether keys and values
+     * are kept as bf16. */
+    const char *served_name;
+    size_t max_context, max_num_seqs, prefill_step;
+    bool kv_is_bf16;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
     enum num_compute compute;
@@ -65,7 +71,8 @@ struct job_spec {
         max_tokens, top_k, repeat_last_n, sample_every, sample_tokens, top_logprobs;
     size_t
         keep_alive; /* seconds that the model stays loaded after an answer, for what is said next; 0: not at all */
-    size_t max_kv_size; /* with it: room for the conversation grows by so many positions */
+    size_t max_kv_size; /* with it: room for the conversation grows by so many positions; of a job that
+                           serves: positions of all requests together, 0: of four */
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p, min_p,
         repetition_penalty, presence_penalty, frequency_penalty;
     enum lr_kind lr_kind;
@@ -97,6 +104,9 @@ const struct field *job_spec_fields(void);
 /* Reads and checks {"model": …, …}; every complaint names the option, its value and what is
  * allowed. */
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err);
+
+/* What clients call the model of a job that serves: its name, or the last part of its path. */
+const char *job_served_name(const struct job_spec *spec);
 
 /* The part that is about data sets, as ringctl data check has it: model, data, and how it is
  * read. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const struct field_choice job_types[] = {
-    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {NULL, 0}};
+    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {"serve", JOB_SERVE}, {NULL, 0}};
 
 const char *job_type_name(enum job_type type)
 {
@@ -14,7 +14,7 @@ const char *job_type_name(enum job_type type)
 
 const char *job_type_unit(enum job_type type)
 {
-    static const char *const units[JOB_TYPES] = {"step", "token", "row"};
+    static const char *const units[JOB_TYPES] = {"step", "token", "row", "token"};
     return units[type];
 }
 
@@ -25,5 +25,5 @@ int job_type_read(enum job_type *ret, const char *name, struct err *err)
             *ret = type;
             return 0;
         }
-    return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%.40s\"", name);
+    return err_set(err, -EINVAL, "a job is of type train, generate, score or serve, not \"%.40s\"", name);
 }

@@ -7,10 +7,10 @@
 #include "daemon/common/fields.h"
 #include "engine/err.h"
 
-enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
+enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_SERVE, JOB_TYPES };
 extern const struct field_choice job_types[]; /* their names */
 
-const char *job_type_name(enum job_type type); /* "train", "generate", "score"; "?" of no such type */
+const char *job_type_name(enum job_type type); /* "train", "serve", …; "?" of no such type */
 const char *job_type_unit(enum job_type type); /* what its progress is counted in: "step", "token", "row" */
 int job_type_read(enum job_type *ret, const char *name, struct err *err); /* −EINVAL with a sentence */
 

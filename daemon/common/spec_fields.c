@@ -10,12 +10,13 @@
 #define TRAIN JOB_SPEC_OF(JOB_TRAIN)
 #define GENERATE JOB_SPEC_OF(JOB_GENERATE)
 #define SCORE JOB_SPEC_OF(JOB_SCORE)
+#define SERVE JOB_SPEC_OF(JOB_SERVE)
 #define CHAT JOB_SPEC_OF_CHAT
 #define CHECK JOB_SPEC_OF_DATA
 #define SWEEP JOB_SPEC_OF_SWEEP
 #define DAEMON JOB_SPEC_OF_DAEMON
 #define ROWS (TRAIN | SCORE | CHECK)
-#define ANSWERS (GENERATE | SCORE | CHAT)
+#define ANSWERS (GENERATE | SCORE | CHAT | SERVE)
 
 /* `arg` stands for the value in the option's help. What is said behind the meaning is the row's
  * alone. */
@@ -58,7 +59,14 @@
     }
 
 /* Bounds of several rows. */
-enum { BATCH_MAX = 65535, STEPS_MAX = 1 << 24, TOKENS_MAX = 1 << 20, SAMPLE_MAX = 4096, DAY_S = 86400 };
+enum {
+    STAGE_KV_TOKENS = 16 /* of a block */,
+    BATCH_MAX = 65535,
+    STEPS_MAX = 1 << 24,
+    TOKENS_MAX = 1 << 20,
+    SAMPLE_MAX = 4096,
+    DAY_S = 86400
+};
 #define SEED_MAX 9e15   /* what JSON's numbers hold exactly */
 #define IT_DEPENDS (-1) /* a default that is no value: the meaning says what it is then */
 #define NOT_GIVEN 0     /* the same of a number that begins at 1 */
@@ -73,6 +81,7 @@ static const struct field_choice recomputes[] = {{"none", RECOMPUTE_NONE},
                                                  {"stage", RECOMPUTE_STAGE},
                                                  {"auto", RECOMPUTE_AUTO},
                                                  {NULL, 0}};
+static const struct field_choice kv_types[] = {{"f32", false}, {"bf16", true}, {NULL, 0}};
 static const struct field_choice copies[] = {{"auto", true}, {"off", false}, {NULL, 0}};
 static const struct field_choice elastics[] = {{"auto", false}, {"off", true}, {NULL, 0}};
 static const struct field_choice losses[] = {
@@ -91,6 +100,8 @@ static const struct field spec_fields[] = {
     PATH("model", TRAIN | GENERATE | SCORE, model, FIELD_MODEL, "DIR",
          "model, as a Hugging Face directory with the same path on every node",
          .missing = "--model DIR is needed"),
+    PATH("model", SERVE, model, FIELD_MODEL, "DIR",
+         "model, as a Hugging Face directory with the same path on every node"), /* list and stop take none */
     PATH("model", CHAT, model, FIELD_MODEL, "DIR",
          "model with a chat template, as a Hugging Face directory with the same path on every node",
          .missing = "--model DIR is needed"),
@@ -104,6 +115,22 @@ static const struct field spec_fields[] = {
     CHOICE("compute", ANSWERS, compute, job_computes, NUM_F32,
            "number type of products: f32; bf16, up to twice as fast for prompts and texts where CPUs have "
            "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less exact"),
+
+    /* Serving. */
+    TEXT("name", SERVE, served_name, "NAME",
+         "name of the model for clients (default: the last part of --model)"),
+    WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
+          "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
+          "at most 8192)"),
+    WHOLE("max_kv_size", SERVE, max_kv_size, STAGE_KV_TOKENS, 1 << 26, NOT_GIVEN, "N",
+          "reserve memory for this many tokens of all requests together (default: four times "
+          "--max-context)"),
+    WHOLE("max_num_seqs", SERVE, max_num_seqs, 1, JOB_SERVED_MAX, 32, "N",
+          "work on this many requests at once, on each node"),
+    WHOLE("prefill_step_size", SERVE, prefill_step, 1, 4096, 128, "N",
+          "read prompts in pieces of this many tokens; answers under way wait for one piece at most"),
+    CHOICE("kv", SERVE, kv_is_bf16, kv_types, false,
+           "number type of stored keys and values; bf16 takes half the memory, and is less exact"),
 
     /* Generation. */
     WHOLE("max_tokens", GENERATE, max_tokens, 1, TOKENS_MAX, 64, "N", "generate at most this many tokens"),
@@ -299,7 +326,7 @@ static const struct field spec_fields[] = {
     WHOLE("wait_for", ANSWERS, wait_for, 0, 7 * DAY_S, 10, "SECONDS",
           "wait so long for a node that was lost, before the job goes on without it"),
     PATH("log", TRAIN, log, FIELD_APPENDS, "FILE", "write one JSON line for each step to this file"),
-    FLAG("forecast", GENERATE | SCORE, forecast,
+    FLAG("forecast", GENERATE | SCORE | SERVE, forecast,
          "time the nodes first, to forecast the speed; `ringctl job` compares the forecast with the measured "
          "speed"),
 
@@ -319,7 +346,8 @@ static const struct field spec_fields[] = {
            .choices = job_computes, .def = NUM_F32),
     UNSAID("packing", FIELD_FLAG, SCORE, packing, "pack several rows into seq_len tokens"),
     UNSAID("trace", FIELD_FLAG, TRAIN, trace, "record every step, for GET /v1/jobs/{id}/timelines"),
-    UNSAID("dry_run", FIELD_FLAG, TRAIN | GENERATE | SCORE, dry_run, "refused: POST /v1/plan plans a job"),
+    UNSAID("dry_run", FIELD_FLAG, TRAIN | GENERATE | SCORE | SERVE, dry_run,
+           "refused: POST /v1/plan plans a job"),
 
     /* What the daemon adds. */
     UNSAID("kept_in", FIELD_TEXT, DAEMON, kept_in, "where the result stays, to be fetched"),

@@ -252,9 +252,10 @@ int ctl_attach_main(struct ctl *ctl)
     if (rc)
         return rc;
     const char *type = field_text(job, "type", "");
-    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true, outlives(job))
-         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true, outlives(job))
-                                   : ctl_follow_training(ctl, name, true, outlives(job));
+    rc = !strcmp(type, "generate") || !strcmp(type, "serve")
+             ? ctl_follow_generation(ctl, name, true, outlives(job))
+         : !strcmp(type, "score") ? ctl_follow_scoring(ctl, name, true, outlives(job))
+                                  : ctl_follow_training(ctl, name, true, outlives(job));
     json_decref(job);
     return rc;
 }

@@ -122,5 +122,5 @@ int ctl_plan_ask(const struct ctl *ctl, enum job_type type, json_t *spec, const 
 
 int ctl_plan_main(struct ctl *ctl)
 {
-    return ctl_usage(ctl, "plan needs a job: train, generate or score, with its options");
+    return ctl_usage(ctl, "plan needs a job: train, generate, score or serve, with its options");
 }

@@ -136,21 +136,23 @@ static const struct message_row rows[MESSAGE_KINDS] = {
     [MESSAGE_API_TOLD] =
         {"api-told",
          MESSAGE_FROM_ANYONE,
-         "a part of the answer; or, without `status`, the events there are, and the next `api-ask` says "
-         "`after` `next`",
+         "a part of the answer; or, with `flow`, of a stream, and without `type` the word that it is worked "
+         "on; or else the events there are, and the next `api-ask` says `after` `next`",
          {ROUND,
           TEXT("part", PART, NEEDED,
-               .doc = "in base64: 192 KiB of an answer at most, or events as the HTTP stream has them"),
+               .doc = "in base64: 192 KiB of an answer or stream at most, or events as the HTTP stream has "
+                      "them"),
           WHOLE("status", 599, .min = 200, .def = 200, .doc = "of HTTP"),
           TEXT("type", 63, .doc = "of the content"),
           WHOLE("size", 16 << 20, .doc = "bytes of the whole answer"),
           WHOLE("at", 16 << 20, .doc = "where the part begins"),
           WHOLE("next", FIELD_ANY, .doc = "the last event's number"),
-          FLAG("last", .doc = "no event follows")}},
+          FLAG("flow", .doc = "`api-more` asks for what follows"), FLAG("last", .doc = "nothing follows")}},
     [MESSAGE_API_MORE] = {"api-more",
                           MESSAGE_FROM_ANYONE,
                           "the next part is wanted",
-                          {ROUND, WHOLE("at", 16 << 20, NEEDED, .doc = "where it begins")}},
+                          {ROUND, WHOLE("at", 16 << 20, NEEDED, .doc = "where it begins"),
+                           FLAG("stop", .doc = "nobody wants more of the stream")}},
 
     /* --- a job --- */
     [MESSAGE_JOB_PLANNED] =

@@ -50,6 +50,7 @@
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/ringd/service.h"
+#include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/worker.h"
@@ -440,6 +441,8 @@ void node_close(struct node *n)
     if (!n)
         return;
     deputy_stop(n->deputy);
+    desk_free(n->desk);
+    n->desk = NULL;
     elsewhere_stop(n->elsewhere);
     if (n->coord)
         coord_end_streams(n->coord);

@@ -34,6 +34,7 @@ struct keys_process;
 struct mailbox;
 struct ledger;
 struct loan_book;
+struct desk;
 struct loan_desk;
 struct loan_store;
 struct measure;
@@ -89,6 +90,7 @@ struct node {
     struct loan_book *loans;            /* what clients opened for their jobs, */
     struct loan_store *loan_store;      /* what systemd keeps of it over a restart, */
     struct loan_desk *loan_desk;        /* and where they hand it in */
+    struct desk *desk;                  /* requests for models that this node serves */
     struct intake *intake;              /* looks at the paths of what is submitted */
     struct cost_query *cost_query;      /* asks the other nodes what a model costs them */
     struct cost_server *cost_server;    /* and answers, when others ask */

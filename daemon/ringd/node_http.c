@@ -21,6 +21,8 @@
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/store/metrics.h"
@@ -165,6 +167,7 @@ static void describe_lost(void *owner, const uint8_t head[16], uint64_t job, cha
 static void open_elsewhere(struct node *n)
 {
     n->elsewhere = elsewhere_new(&(struct elsewhere_setup){.base = n->base,
+                                                           .mailbox = n->mailbox,
                                                            .cluster = n->cluster,
                                                            .members = n->members,
                                                            .peers = n->peers,
@@ -193,8 +196,16 @@ static void open_doctor(struct node *n)
                                                   .keys_pid = keys_process_pid(n->keys_process)});
 }
 
+static int ask_stage(void *owner, uint64_t job, json_t *message)
+{
+    const struct node *n = owner;
+    return worker_ask(n->worker, job, message);
+}
+
 void node_open_api(struct node *n)
 {
+    n->desk =
+        desk_new(&(struct desk_setup){.base = n->base, .ledger = n->ledger, .say = ask_stage, .owner = n});
     open_elsewhere(n);
     open_doctor(n);
     n->loan_desk =
@@ -221,6 +232,7 @@ void node_open_api(struct node *n)
                                          .elsewhere = n->elsewhere,
                                          .intake = n->intake,
                                          .loan_desk = n->loan_desk,
+                                         .desk = n->desk,
                                          .owner = n,
                                          .self_shown = on_self_shown,
                                          .cables_elsewhere = cables_elsewhere,

@@ -14,6 +14,7 @@
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/deputy/ballots.h"
@@ -29,6 +30,7 @@
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/store/store.h"
 
@@ -58,12 +60,21 @@ static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct 
     worker_plan(n->worker, job, attempt, origin, type, spec, nodes, loan);
 }
 
+static void end_serving(const struct node *n, uint64_t id)
+{
+    const struct job *job = coord_find(n->coord, id);
+    if (job)
+        desk_ended(n->desk, id, *job->error ? job->error : "it was stopped");
+}
+
 static void on_published(void *owner, uint64_t job, const char *type)
 {
     const struct node *n = owner;
     elsewhere_published(n->elsewhere, job, type);
     if (n->deputy && !strcmp(type, "end"))
         deputy_ended(n->deputy, job);
+    if (n->desk && !strcmp(type, "end"))
+        end_serving(n, job);
 }
 
 static void open_coord(struct node *n)
@@ -224,6 +235,16 @@ static void open_held_disk(struct node *n)
                  removed, removed == 1 ? "" : "s", HELD_DISK_DAYS, n->state_dir);
 }
 
+/* How much a stage serves is for all that follow the job, too. */
+static bool on_served(void *owner, uint64_t job, const char *kind, const json_t *event)
+{
+    const struct node *n = owner;
+    if (!n->desk || !desk_hears(kind))
+        return false;
+    desk_hear(n->desk, job, kind, event);
+    return strcmp(kind, "load") != 0;
+}
+
 static void open_worker(struct node *n)
 {
     n->worker = worker_new(&(struct worker_setup){.base = n->base,
@@ -240,7 +261,8 @@ static void open_worker(struct node *n)
                                                   .held_disk = n->held_disk,
                                                   .owner = n,
                                                   .stage_begins = on_stage_begins,
-                                                  .changed = on_worker_changed});
+                                                  .changed = on_worker_changed,
+                                                  .served = on_served});
 }
 
 void node_open_job(struct node *n)

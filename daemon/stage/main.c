@@ -27,7 +27,9 @@
  *   {"ev":"whole"} says that the first ones in memory are all here. Of a generation,
  *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
- *   "seed"}} may come; without "turn" it is the end
+ *   "seed"}} may come; without "turn" it is the end. Of a job that serves, {"do":"ask","ask"} and
+ *   {"do":"cancel","id","choice"} come at any time (serve/serve_ask.h), and {"ev":"serving"},
+ *   "ask-begun", "tokens", "ended", "refused", "embedded", "tokenized", "detokenized" and "load" go back
  *   {"do":"rest"}                           at any time after "open": let go of this attempt at the
  *   job. At {"ev":"resting"} no data connection, key, copy or slab is left; what was read and
  *   mapped stays for the next "plan" or "open", of the same job
@@ -53,6 +55,7 @@
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/stage_data.h"
+#include "daemon/stage/serve/serve.h"
 #include "daemon/stage/stage_merge.h"
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
@@ -216,13 +219,20 @@ static void *listen_main(void *arg)
         const bool is_turn = what && !strcmp(what, "turn");
         json_t *turn =
             is_turn ? json_incref(json_object_get(msg, "turn")) : NULL; /* NULL: the last was said */
-        if (what && !strcmp(what, "leave"))
+        const bool is_ask = what && (!strcmp(what, "ask") || !strcmp(what, "cancel"));
+        json_t *ask = is_ask ? json_incref(msg) : NULL;
+        if (what && !strcmp(what, "leave")) {
             atomic_store(&p->head.leave,
                          json_is_true(json_object_get(msg, "save")) ? HEAD_SAVES_AND_LEAVES : HEAD_LEAVES);
+            ask_inbox_wake(&p->head.asks);
+        }
         json_decref(msg);
+        if (is_ask)
+            ask_inbox_put(&p->head.asks, ask);
         if (is_turn) /* now it is in one thread's hands alone, as jansson wants it */
             chat_inbox_put(&p->head.inbox, turn);
     }
+    ask_inbox_put(&p->head.asks, NULL);
     chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone, or wants no more of this attempt */
     return NULL;
 }
@@ -230,7 +240,7 @@ static void *listen_main(void *arg)
 static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 {
     static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **,
-                                         struct err *) = {head_train, head_generate, head_score};
+                                         struct err *) = {head_train, head_generate, head_score, head_serve};
     if (!p->attempt.is_head)
         return runner_follow(p->attempt.runner, err);
     int r = head_load(&p->head, p->attempt.runner, err);

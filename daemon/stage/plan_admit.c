@@ -62,7 +62,14 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
     if (!r)
         r = exactly(err, "training", p->training, p->type == JOB_TRAIN);
     if (!r)
-        r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE);
+        r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE || p->type == JOB_SERVE);
+    if (!r)
+        r = p->type == JOB_SERVE ? at_least(err, "kv_blocks", p->kv_blocks, 1)
+                                 : exactly(err, "kv_blocks", p->kv_blocks, 0);
+    if (!r && p->type == JOB_SERVE)
+        r = at_most(err, "seqs", p->seqs, JOB_SERVED_MAX);
+    if (!r && p->type == JOB_SERVE)
+        r = exactly(err, "the number of its stages", p->stages, p->ranks);
     if (!r)
         r = at_most(err, "tokens", p->tokens, COUNT_MAX);
     if (!r)
@@ -113,7 +120,8 @@ static int admit_slots(const struct job_plan *p, struct err *err)
  * those of all others. */
 static int admit_first_round(const struct job_plan *p, const struct config *c, struct err *err)
 {
-    static const enum program of_type[JOB_TYPES] = {PROGRAM_TRAIN, PROGRAM_DECODE, PROGRAM_FORWARD};
+    static const enum program of_type[JOB_TYPES] = {PROGRAM_TRAIN, PROGRAM_DECODE, PROGRAM_FORWARD,
+                                                    PROGRAM_DECODE};
     struct go_step step = {.step = 1};
     const struct go go = {.program = of_type[p->type],
                           .microbatches = p->microbatches,
@@ -365,7 +373,7 @@ static int admit_microbatches(const struct job_plan *p, const struct go *go, uin
 
 int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
-    if (go->program == GO_STOP)
+    if (go->program == GO_STOP || (go->program == GO_SERVE && p->type == JOB_SERVE))
         return 0;
     if (!has_program(p, go->program))
         return err_set(err, -EBADMSG,

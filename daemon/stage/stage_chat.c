@@ -36,14 +36,11 @@ static int check_messages(const json_t *messages, struct err *err)
     return json_array_size(messages) ? 0 : err_set(err, -EINVAL, "\"messages\" is empty");
 }
 
-int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenizer **tok,
-                     const struct chat_request *req, struct err *err)
+int chat_prompt_render(struct chat_prompt *ret, const struct chat_template *tpl, const char *model,
+                       struct tokenizer **tok, const struct chat_request *req, struct err *err)
 {
-    struct chat_template *tpl = NULL;
     struct chat_prompt p = {0};
     int r = check_messages(req->messages, err);
-    if (!r)
-        r = chat_template_open(&tpl, model, err);
     if (!r)
         r = chat_render(tpl, req, &p.text, err);
     if (!r && tok && !*tok)
@@ -55,11 +52,21 @@ int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenize
         r = err_set(err, -EINVAL, "the chat template makes an empty text of these messages");
     const char *end = r ? NULL : chat_template_token(tpl, "eos_token");
     p.end = end ? strdup(end) : NULL;
-    chat_template_close(tpl);
     if (r)
         chat_prompt_done(&p);
     else
         *ret = p;
+    return r;
+}
+
+int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenizer **tok,
+                     const struct chat_request *req, struct err *err)
+{
+    struct chat_template *tpl = NULL;
+    int r = chat_template_open(&tpl, model, err);
+    if (!r)
+        r = chat_prompt_render(ret, tpl, model, tok, req, err);
+    chat_template_close(tpl);
     return r;
 }
 

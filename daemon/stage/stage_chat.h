@@ -23,6 +23,9 @@ struct chat_prompt {
  * template; else what is wrong with it or with the messages. */
 int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenizer **tok,
                      const struct chat_request *req, struct err *err);
+/* The same with an open template. */
+int chat_prompt_render(struct chat_prompt *ret, const struct chat_template *tpl, const char *model,
+                       struct tokenizer **tok, const struct chat_request *req, struct err *err);
 void chat_prompt_done(struct chat_prompt *p);
 
 #endif

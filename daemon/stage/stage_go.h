@@ -16,7 +16,10 @@
 #include "engine/text/sample.h"
 
 enum { GO_TOP_MAX = 255, GO_ADJUST_MAX = 2048 };
-enum { GO_STOP = 0xffff }; /* as a program: the job is over */
+enum {                    /* as a program: */
+       GO_SERVE = 0xfffe, /* microbatches of rows follow (serve/rows_ring.h) */
+       GO_STOP = 0xffff   /* the job is over */
+};
 
 /* Of one adapter, whose microbatches of the round come after those of the step before. */
 struct go_step {

@@ -332,6 +332,31 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
     return e ? e : run_round(r, go, err);
 }
 
+static struct rows_ring rows_of(const struct runner *r, uint32_t round)
+{
+    return (struct rows_ring){.plan = r->state.plan,
+                              .stage = r->state.any,
+                              .exchange = r->state.messages.exchange,
+                              .progress = r->progress,
+                              .scratch = r->state.scratch,
+                              .rank = r->state.rank,
+                              .prev = r->state.messages.prev,
+                              .next = r->state.messages.next,
+                              .round = round,
+                              .rounded = r->rounded,
+                              .owner = r->owner};
+}
+
+int runner_serve(struct runner *r, struct rows_ring *ret, struct err *err)
+{
+    const struct go go = {.program = GO_SERVE, .round = ++r->round};
+    if (r->begun)
+        r->begun(r->owner);
+    r->begun = NULL;
+    *ret = rows_of(r, go.round);
+    return send_go(r, &go, err);
+}
+
 double runner_hold_seconds(const struct runner *r)
 {
     return r->state.hold ? hold_seconds(r->state.hold) : 0;
@@ -416,8 +441,11 @@ int runner_follow(struct runner *r, struct err *err)
         if (!e)
             e = send_go(r, &go, err);
         const bool is_over = go.program == GO_STOP;
+        struct rows_ring rows = rows_of(r, go.round);
         if (!e)
-            e = is_over ? end(r, &go, err) : run_round(r, &go, err);
+            e = is_over                  ? end(r, &go, err)
+                : go.program == GO_SERVE ? rows_ring_follow(&rows, err)
+                                         : run_round(r, &go, err);
         go_done(&go);
         if (e || is_over)
             return e;

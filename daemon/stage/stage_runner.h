@@ -12,6 +12,7 @@
 #include "daemon/stage/exchange/exchange.h"
 #include "daemon/common/progress.h"
 #include "daemon/stage/stage_go.h"
+#include "daemon/stage/serve/rows_ring.h"
 #include "daemon/stage/stage_round.h"
 #include "daemon/common/job_plan.h"
 #include "engine/model/stage.h"
@@ -38,6 +39,9 @@ void runner_free(struct runner *r);
 
 /* Rank 0: one round; go->round is filled in. */
 int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err);
+/* Rank 0: the others follow microbatches of rows, which `ret` sends, until rows_ring_end. ret is
+ * good as long as the runner. */
+int runner_serve(struct runner *r, struct rows_ring *ret, struct err *err);
 /* Seconds that copies of the latest step took this rank; 0: none were made. */
 double runner_hold_seconds(const struct runner *r);
 /* Rank 0: between two rounds, nobody asks for one. */

@@ -15,6 +15,7 @@ enum { FILE_MAX = 64 << 20 };
 
 struct chat_template {
     struct jinja *program; /* owned */
+    char *source;          /* owned: what the program was made of */
     json_t *tokens;        /* owned: {"bos_token": …, …} */
 };
 
@@ -25,6 +26,9 @@ int chat_template_parse(struct chat_template **ret, const char *text, size_t n, 
     if (!tpl)
         return err_set(err, -ENOMEM, "no memory for the chat template");
     int r = jinja_parse(&tpl->program, text, n, err);
+    tpl->source = r ? NULL : strndup(text, n);
+    if (!r && !tpl->source)
+        r = err_set(err, -ENOMEM, "no memory for the chat template");
     tpl->tokens = tokens ? json_deep_copy(tokens) : json_object();
     if (r) {
         chat_template_close(tpl);
@@ -39,8 +43,14 @@ void chat_template_close(struct chat_template *tpl)
     if (!tpl)
         return;
     jinja_free(tpl->program);
+    free(tpl->source);
     json_decref(tpl->tokens);
     free(tpl);
+}
+
+const char *chat_template_source(const struct chat_template *tpl)
+{
+    return tpl->source;
 }
 
 const char *chat_template_token(const struct chat_template *tpl, const char *name)

@@ -25,6 +25,8 @@ int chat_template_open(struct chat_template **ret, const char *dir, struct err *
 int chat_template_parse(struct chat_template **ret, const char *text, size_t n, const json_t *tokens,
                         struct err *err);
 void chat_template_close(struct chat_template *tpl);
+/* As it was read. */
+const char *chat_template_source(const struct chat_template *tpl);
 /* The text of a special token the model names ("eos_token"), NULL if it names none. */
 const char *chat_template_token(const struct chat_template *tpl, const char *name);
 

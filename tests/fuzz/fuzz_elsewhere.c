@@ -65,9 +65,15 @@ void http_feed_end(struct http_feed *f)
     free(f);
 }
 
-bool http_feed_can(const struct http_call *call)
+char *http_inside_take(struct http_feed *f, bool *ret_last)
 {
-    return call != NULL;
+    *ret_last = !f->is_open;
+    return NULL;
+}
+
+void http_inside_leave(struct http_feed *f)
+{
+    f->is_open = false;
 }
 
 uint64_t http_feed_after(const struct http_call *call)

@@ -15,6 +15,7 @@
 #include "daemon/ringd/api/api_jobs.h"
 #include "daemon/ringd/api/api_models.h"
 #include "daemon/ringd/api/api_nodes.h"
+#include "daemon/ringd/api/api_openai.h"
 #include "daemon/ringd/api/api_ring.h"
 #include "daemon/ringd/api/api_service.h"
 #include "daemon/ringd/api/api_status.h"
@@ -61,7 +62,23 @@ static const struct api_route routes[] = {
     {"POST", "/v1/plan", API_WRITES, api_post_plan},
     {"POST", "/v1/loans", API_WRITES, api_post_loan},
     {"GET", "/v1/schedules", API_READS, api_get_schedules},
-    {"GET", "/v1/models", API_READS, api_get_models},
+    {"GET", "/v1/model-paths", API_READS, api_get_models},
+    {"GET", "/v1/models", API_READS, api_get_served},
+    {"GET", "/v1/models/{id}", API_READS, api_get_served_one},
+    {"POST", "/v1/chat/completions", API_WRITES, api_post_served},
+    {"POST", "/v1/completions", API_WRITES, api_post_served},
+    {"POST", "/v1/embeddings", API_WRITES, api_post_served},
+    {"POST", "/v1/tokenize", API_WRITES, api_post_served},
+    {"POST", "/v1/detokenize", API_WRITES, api_post_served},
+    {"POST", "/v1/messages", API_WRITES, api_post_served},
+    {"POST", "/v1/messages/count_tokens", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/chat/completions", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/completions", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/embeddings", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/tokenize", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/detokenize", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/messages", API_WRITES, api_post_served},
+    {"POST", "/v1/jobs/{id}/messages/count_tokens", API_WRITES, api_post_served},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
     {"POST", "/v1/jobs/{id}/loan", API_WRITES, api_post_job_loan},

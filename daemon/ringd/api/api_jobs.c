@@ -10,7 +10,6 @@
 #include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/api/elsewhere.h"
-#include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/api/intake.h"
@@ -139,7 +138,7 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     if (*ret_type && json_is_object(*ret_spec) && has_request_keys(request))
         return request;
     http_fail(call, 400, "bad-request",
-              "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}, and may have \"seen\" "
+              "the body must be {\"type\": \"train|generate|score|serve\", \"spec\": {…}}, and may have \"seen\" "
               "and \"loan\"");
     json_decref(request);
     return NULL;
@@ -495,9 +494,6 @@ void api_get_job_timelines(struct api *api, struct http_call *call)
         http_fail(call, 404, "no-timeline",
                   "the steps of job %llu are not traced here: they are while a job that was submitted with "
                   "\"trace\": true runs",
-                  (unsigned long long)id);
-    else if (!http_feed_can(call))
-        http_fail(call, 409, "refused", "only the head of job %llu gives its steps: ask the daemon there",
                   (unsigned long long)id);
     else if (timelines_is_read(job->timelines))
         http_fail(call, 409, "refused",

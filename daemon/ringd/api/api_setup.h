@@ -14,6 +14,7 @@
 struct cables;
 struct cluster;
 struct coord;
+struct desk;
 struct doctor;
 struct elsewhere;
 struct enrol;
@@ -43,6 +44,7 @@ struct api_setup {
     struct elsewhere *elsewhere;
     struct intake *intake;
     struct loan_desk *loan_desk;
+    struct desk *desk;
     void *owner;
     /* Our own record is about to be shown. */
     void (*self_shown)(void *owner);

@@ -266,6 +266,15 @@ static void pass_on(struct elsewhere *e, struct http_call *call, const struct me
     proxy_ask(e->proxy, call, &to, 1, "is the head of", path);
 }
 
+void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *path)
+{
+    const struct member *head = e && e->proxy ? elsewhere_node(e, node) : NULL;
+    if (head && !http_is_inside(call))
+        pass_on(e, call, head, path);
+    else
+        http_fail(call, 503, "out-of-reach", "node %s, which serves this model, is out of reach", node);
+}
+
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)
 {
     const char *path = http_path(call);
@@ -370,6 +379,7 @@ struct elsewhere *elsewhere_new(const struct elsewhere_setup *setup)
                                                     .owner = e,
                                                     .boot = members_self(setup->members)->boot});
     e->proxy = proxy_new(&(struct proxy_setup){.base = setup->base,
+                                               .mailbox = setup->mailbox,
                                                .ledger = setup->ledger,
                                                .send = send_message,
                                                .reaches = reaches,

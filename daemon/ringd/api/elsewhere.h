@@ -18,6 +18,7 @@ struct event_base;
 struct event_log;
 struct http_call;
 struct ledger;
+struct mailbox;
 struct member;
 struct members;
 struct peers;
@@ -26,6 +27,7 @@ struct store;
 struct elsewhere_setup {
     /* all borrowed */
     struct event_base *base;
+    struct mailbox *mailbox;
     struct cluster *cluster;
     struct members *members;
     struct peers *peers;
@@ -55,6 +57,8 @@ const struct member *elsewhere_node(const struct elsewhere *e, const char *name)
  * that job; the one that its head named comes first. False: no node is in reach, or another node
  * passed the request on to us; nothing was answered. */
 bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job);
+/* Passes the request on to that node, the head of a job, with this path. */
+void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *path);
 /* Messages, whose fields have been checked. */
 void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);
 void elsewhere_take_jobs_told(struct elsewhere *e, const uint8_t from[16], const json_t *body);

@@ -23,7 +23,7 @@
 enum {
     PATIENCE_S = 10,        /* for each part */
     EVENTS_PATIENCE_S = 20, /* a node without an event answers within 8 s */
-    MOST_ERRANDS = 64,
+    MOST_ERRANDS = 256,
     MOST_BYTES = 32 << 20, /* of all answers that are not complete yet */
     FEED_BYTES = 64 << 10  /* not taken by the client: no more is asked for */
 };
@@ -32,7 +32,8 @@ struct errand {
     LIST_ENTRY(errand) next;
     struct proxy *p;        /* borrowed: owner */
     struct http_call *call; /* to be answered once; NULL: its events flow into `feed` */
-    struct http_feed *feed; /* owned, of events */
+    struct http_feed *feed; /* owned, of events or of a stream */
+    bool flows;             /* that stream is the answer: more of it is asked for, and no request again */
     struct timer *timer;    /* owned */
     struct proxy_node *to;  /* owned: the one that is asked now, */
     size_t more;            /* and so many behind it that are asked where it has no such thing */
@@ -178,14 +179,34 @@ static char *decode_part(const json_t *body, size_t *ret_n)
     return text;
 }
 
+static void ask_more(struct errand *e)
+{
+    say(e, json_pack("{s:s s:I s:I}", "kind", "api-more", "round", e->round, "at", (json_int_t)e->n));
+}
+
+/* What it works on for nobody, that node need not go on with. */
+static void stop_flow(struct errand *e)
+{
+    const struct proxy_setup *setup = &e->p->setup;
+    (void)setup->send(
+        setup->owner, e->at->id,
+        json_pack("{s:s s:I s:i s:b}", "kind", "api-more", "round", e->round, "at", 0, "stop", 1));
+}
+
 /* The client has taken its events, or has left. */
 static void on_feed(void *owner)
 {
     struct errand *e = owner;
-    if (!http_feed_is_open(e->feed))
+    if (!http_feed_is_open(e->feed)) {
+        if (e->flows)
+            stop_flow(e);
         errand_free(e);
-    else if (!e->is_asked && http_feed_waiting(e->feed) < FEED_BYTES)
-        ask(e);
+    } else if (!e->is_asked && http_feed_waiting(e->feed) < FEED_BYTES) {
+        if (e->flows)
+            ask_more(e);
+        else
+            ask(e);
+    }
 }
 
 static void feed(struct errand *e, const char *text, size_t n, bool last)
@@ -212,6 +233,23 @@ static void take_events(struct errand *e, const json_t *body)
     } else {
         e->after = (uint64_t)json_integer_value(next);
         feed(e, text, n, json_is_true(json_object_get(body, "last")));
+    }
+    free(text);
+}
+
+/* More of a stream; or, before it begins, the word that the node works on it. */
+static void take_flow(struct errand *e, const json_t *body)
+{
+    const bool begins = e->feed || json_object_get(body, "type");
+    size_t n;
+    char *text = decode_part(body, &n);
+    if (!text || memchr(text, '\0', n) || (e->feed && !e->flows)) {
+        give_up(e, "sent an answer that cannot be read: is it a ringd of another version?");
+    } else if (begins) {
+        e->flows = true;
+        feed(e, text, n, json_is_true(json_object_get(body, "last")));
+    } else {
+        ask_more(e);
     }
     free(text);
 }
@@ -271,7 +309,7 @@ static void take_answer(struct errand *e, const json_t *body)
         if (e->n == (size_t)size)
             complete(e, (int)status, type_of(body));
         else
-            say(e, json_pack("{s:s s:I s:I}", "kind", "api-more", "round", e->round, "at", (json_int_t)e->n));
+            ask_more(e);
     }
     free(text);
 }
@@ -289,6 +327,8 @@ void proxy_take_told(struct proxy *p, const uint8_t from[16], const json_t *body
     timer_stop(e->timer);
     if (json_object_get(body, "status"))
         take_answer(e, body);
+    else if (json_is_true(json_object_get(body, "flow")))
+        take_flow(e, body);
     else
         take_events(e, body);
 }

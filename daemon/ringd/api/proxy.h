@@ -14,10 +14,12 @@
 struct event_base;
 struct http_call;
 struct ledger;
+struct mailbox;
 struct proxy;
 
 struct proxy_setup {
     struct event_base *base; /* borrowed */
+    struct mailbox *mailbox; /* borrowed */
     struct ledger *ledger;   /* borrowed: gets the queues proxy_questions and proxy_answers; may be NULL */
     /* Takes the message's reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the answers under way: being made by a handler, waiting for an event of a job, or waiting
- * for the other node to ask for the next part. Called by proxy.c. */
+ * Owns the answers under way: being made by a handler, waiting for an event of a job or for more of
+ * a stream, or waiting for the other node to ask for the next part. Called by proxy.c. */
 #include "daemon/ringd/api/proxy_answer.h"
 
 #include <event2/event.h>
@@ -18,10 +18,10 @@
 #include "daemon/ringd/timer.h"
 
 enum {
-    MOST_ANSWERS = 64,
+    MOST_ANSWERS = 256,
     MOST_BYTES = 32 << 20, /* of all answers kept for their next part */
     EVENTS_BYTES = 64 << 10,
-    EVENT_WAIT_S = 8, /* an answer without an event, so that the asker hears that this node is alive */
+    EVENT_WAIT_S = 8, /* a word without a part, so that the asker hears that this node is alive */
     PART_WAIT_S = 15, /* the asker has gone, or lost interest */
     QUERIES = 8,
     PATH_BYTES = 256
@@ -32,14 +32,18 @@ struct proxy_reply {
     struct proxy_answers *all; /* borrowed: owner; NULL = closing, only the handler still holds it */
     uint8_t to[16];
     json_int_t round;
-    bool is_made, is_waiting; /* the handler is through; an event of `job` is waited for */
-    struct timer *timer;      /* owned */
+    /* The handler is through; the asker waits for an event of `job`, or for more of `feed`. */
+    bool is_made, is_waiting;
+    struct timer *timer;    /* owned */
+    struct http_feed *feed; /* a stream that the handler feeds, held; NULL: it is none */
     uint64_t job, after;
     int status;
     char type[64];
     char *text; /* owned */
     size_t n;
-    size_t kept; /* bytes of it in all->bytes: of an answer, not of a sentence why there is none */
+    size_t kept;  /* bytes of it in all->bytes: of an answer, not of a sentence why there is none */
+    size_t sent;  /* bytes of it, of a stream; */
+    bool is_over; /* its handler puts no more into it */
 };
 
 struct proxy_answers {
@@ -57,6 +61,8 @@ static void answer_free(struct proxy_reply *a)
         ledger_give(&a->all->bytes, a->kept);
         timer_free(a->timer);
     }
+    if (a->feed)
+        http_inside_leave(a->feed);
     free(a->text);
     free(a);
 }
@@ -183,10 +189,84 @@ void proxy_answers_published(struct proxy_answers *all, uint64_t job)
     }
 }
 
-static void on_timer(void *owner)
+/* --- streams ---------------------------------------------------------------------------------- */
+
+/* A part of a stream, which may be empty; type: only of one that has begun. */
+static bool send_flow(struct proxy_reply *a, const char *text, size_t n, bool last)
+{
+    const struct proxy_setup *setup = a->all->setup;
+    return !setup->send(setup->owner, a->to,
+                        json_pack("{s:s s:I s:b s:b s:s* s:o}", "kind", "api-told", "round", a->round, "flow",
+                                  1, "last", (int)last, "type", a->feed ? "text/event-stream" : NULL, "part",
+                                  encode_part(text ? text : "", n)));
+}
+
+/* Takes what was put into the feed, once all that was taken before is sent. */
+static bool take_flow(struct proxy_reply *a)
+{
+    bool last = false;
+    if (a->sent < a->n)
+        return false;
+    free(a->text);
+    ledger_give(&a->all->bytes, a->kept);
+    a->text = http_inside_take(a->feed, &last);
+    a->sent = 0;
+    a->n = a->text ? strlen(a->text) : 0;
+    a->kept = ledger_take(&a->all->bytes, a->n) ? a->n : 0;
+    return last || a->kept < a->n; /* without room for it the stream breaks off, as it does for a client */
+}
+
+/* The asker waits for more: what there is goes out; with nothing there it waits on, unless a word
+ * `must` go. */
+static void flow(struct proxy_reply *a, bool must)
+{
+    a->is_over = take_flow(a) || a->is_over;
+    const size_t left = a->n - a->sent, n = left < PROXY_PART ? left : PROXY_PART;
+    const bool is_last = a->is_over && n == left;
+    if (!n && !is_last && !must) {
+        a->is_waiting = true;
+        wait_for(a, EVENT_WAIT_S);
+        return;
+    }
+    a->is_waiting = false;
+    const bool is_sent = send_flow(a, a->text ? a->text + a->sent : NULL, n, is_last);
+    a->sent += n;
+    if (!is_sent || is_last)
+        answer_free(a);
+    else
+        wait_for(a, PART_WAIT_S);
+}
+
+static void on_feed(void *owner, struct http_feed *f)
+{
+    struct proxy_reply *a = owner;
+    a->is_made = true;
+    a->feed = f;
+    if (!a->all) {
+        answer_free(a);
+        return;
+    }
+    a->is_waiting = true;
+    wait_for(a, EVENT_WAIT_S);
+}
+
+static void on_fed(void *owner)
 {
     struct proxy_reply *a = owner;
     if (a->is_waiting)
+        flow(a, false);
+}
+
+static void on_timer(void *owner)
+{
+    struct proxy_reply *a = owner;
+    if (!a->is_made && send_flow(a, NULL, 0, false))
+        wait_for(a, EVENT_WAIT_S);
+    else if (!a->is_made)
+        timer_stop(a->timer); /* the asker is gone, and the handler still holds this */
+    else if (a->is_waiting && a->feed)
+        flow(a, true);
+    else if (a->is_waiting)
         send_events(a, true);
     else
         answer_free(a);
@@ -254,16 +334,29 @@ void proxy_answers_ask(struct proxy_answers *all, const uint8_t from[16], const 
         refuse(a, 503, "busy", "that node answers too many others already: ask again in a few seconds");
         return;
     }
-    struct http_call *call = http_inside_new(
-        method, path, query, text, &(struct http_inside){.reply = on_reply, .stream = on_stream, .owner = a});
-    all->setup->handle(all->setup->owner, call);
+    const struct http_inside to = {.reply = on_reply,
+                                   .stream = on_stream,
+                                   .feed = on_feed,
+                                   .fed = on_fed,
+                                   .mailbox = all->setup->mailbox,
+                                   .owner = a};
+    wait_for(a, EVENT_WAIT_S);
+    all->setup->handle(all->setup->owner, http_inside_new(method, path, query, text, &to));
 }
 
 void proxy_answers_more(struct proxy_answers *all, const uint8_t from[16], const json_t *body)
 {
     struct proxy_reply *a = find(all, from, json_integer_value(json_object_get(body, "round")));
     json_int_t at = json_integer_value(json_object_get(body, "at"));
-    if (a && a->is_made && !a->is_waiting && at > 0 && (uint64_t)at < a->n)
+    if (a && a->feed && json_is_true(json_object_get(body, "stop"))) {
+        answer_free(a);
+        return;
+    }
+    if (!a || !a->is_made || a->is_waiting)
+        return;
+    if (a->feed)
+        flow(a, false);
+    else if (at > 0 && (uint64_t)at < a->n)
         send_part(a, (size_t)at);
 }
 

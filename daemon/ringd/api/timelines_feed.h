@@ -7,8 +7,7 @@
 struct http_call;
 struct timelines;
 
-/* Answers the call with the stream, and frees it. Nobody else reads them, and the call can have a
- * feed (http_feed_can). */
+/* Answers the call with the stream, and frees it. Nobody else reads them. */
 void timelines_feed(struct timelines *t, struct http_call *call);
 
 #endif

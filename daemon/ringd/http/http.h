@@ -23,6 +23,8 @@ bool http_may_write(const struct http_call *call);
 bool http_may_read(const struct http_call *call);
 bool http_is_local(const struct http_call *call);  /* came over the Unix socket */
 bool http_is_inside(const struct http_call *call); /* another node passed it on (http_inside.h) */
+/* Does it speak Anthropic's API (its header `anthropic-version`)? */
+bool http_is_anthropic(const struct http_call *call);
 /* Begins a session (http_session.h) if the request has `Authorization: Ticket …` with one that is
  * good: its answer will carry the cookie, and `ret_key` is what the page keeps, valid as long as
  * the call. */

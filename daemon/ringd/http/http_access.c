@@ -84,9 +84,9 @@ bool access_same_secret(const char *given, const char *secret)
 
 static bool is_known(const struct access_rules *rules, const struct access_claim *claim)
 {
-    return claim->has_session ||
-           (rules->token && claim->authorization && !strncasecmp(claim->authorization, "Bearer ", 7) &&
-            access_same_secret(claim->authorization + 7, rules->token));
+    const bool is_bearer = claim->authorization && !strncasecmp(claim->authorization, "Bearer ", 7);
+    const char *given = is_bearer ? claim->authorization + 7 : claim->api_key;
+    return claim->has_session || (rules->token && given && access_same_secret(given, rules->token));
 }
 
 bool access_may_read(const struct access_rules *rules, const struct access_claim *claim)

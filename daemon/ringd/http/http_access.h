@@ -22,6 +22,7 @@ int access_check(const struct access_rules *rules, const char *host, const char 
 
 struct access_claim {
     const char *authorization; /* header values or NULL */
+    const char *api_key;       /* as clients of Anthropic's API say the token */
     const char *content_type;
     bool has_body;
     bool has_session; /* sessions_check: worth as much as the token */

@@ -62,13 +62,24 @@ static void add_cookie(const struct http_call *call, struct MHD_Response *respon
     MHD_add_response_header(response, "Set-Cookie", cookie);
 }
 
+/* Clients of APIs ask again by themselves, if they are told when. */
+static void add_retry_after(unsigned status, struct MHD_Response *response)
+{
+    enum { OVERLOADED = 529 /* as Anthropic's API says it */ };
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS ||
+        status == OVERLOADED)
+        MHD_add_response_header(response, "Retry-After", "1");
+}
+
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
     if (http && http->answered)
         http->answered(http->owner, call->route, status);
-    if (http && response)
+    if (http && response) {
         add_cookie(call, response);
+        add_retry_after(status, response);
+    }
     if (http)
         pthread_mutex_lock(&http->lock);
     bool used = http && !http->stopping;

@@ -53,6 +53,7 @@ struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const
     call->path = xstrdup(path);
     call->last_event_id = id ? strtoull(id, NULL, 10) : 0;
     call->if_none_match = has ? xstrdup(has) : NULL;
+    call->is_anthropic = call_header(mhd, "anthropic-version");
     call->upgrade = xstrdup(call_header(mhd, "Upgrade"));
     call->ticket = xstrdup(ticket_of(call_header(mhd, "Authorization")));
     MHD_get_connection_values(mhd, MHD_GET_ARGUMENT_KIND, take_pair, call);
@@ -153,6 +154,11 @@ bool http_is_inside(const struct http_call *call)
 bool http_is_local(const struct http_call *call)
 {
     return call->is_local;
+}
+
+bool http_is_anthropic(const struct http_call *call)
+{
+    return call->is_anthropic;
 }
 
 bool http_wants(const struct http_call *call, const char *protocol)

@@ -98,7 +98,7 @@ struct http_call {
     struct query_pair *query; /* owned */
     size_t n_query;
     struct body body;
-    bool may_write, may_read, is_local;
+    bool may_write, may_read, is_local, is_anthropic;
     const char *route;              /* borrowed, loop thread */
     uint64_t last_event_id;         /* 0 = not given */
     char *if_none_match;            /* owned; NULL = not given */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the text between the one who puts and the server's thread that takes. Both sides hold the
- * feed; all of it is under the server's lock. */
+ * feed; all of it is under the server's lock. Of a request of another node both sides are on the
+ * loop thread, and there is no lock. */
 #include "daemon/ringd/http/http_feed.h"
 
 #include <stdlib.h>
@@ -9,13 +10,17 @@
 
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_call.h"
+#include "daemon/ringd/http/http_inside.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/common/xalloc.h"
 
 struct http_feed {
-    struct http *http;      /* borrowed */
-    struct http_call *call; /* borrowed; NULL once the client has left */
-    char *text;             /* owned, NUL-terminated; NULL = nothing waits */
+    struct http *http;         /* borrowed; NULL: another node reads it */
+    struct http_inside inside; /* of such a node */
+    struct mailbox *mailbox;   /* borrowed */
+    struct http_call *call;    /* borrowed; NULL once the client has left, or without one */
+    bool is_read;              /* somebody takes what is put */
+    char *text;                /* owned, NUL-terminated; NULL = nothing waits */
     size_t n;
     bool is_left;   /* its owner has ended it */
     bool is_posted; /* `changed` is on its way */
@@ -23,13 +28,31 @@ struct http_feed {
     void *owner;
 };
 
+static void lock(struct http *http)
+{
+    if (http)
+        pthread_mutex_lock(&http->lock);
+}
+
+static void unlock(struct http *http)
+{
+    if (http)
+        pthread_mutex_unlock(&http->lock);
+}
+
+static void feed_free(struct http_feed *f)
+{
+    free(f->text);
+    free(f);
+}
+
 /* Loop thread, by mail. */
 static void on_changed(void *arg)
 {
     struct http_feed *f = arg;
-    pthread_mutex_lock(&f->http->lock);
+    lock(f->http);
     f->is_posted = false;
-    pthread_mutex_unlock(&f->http->lock);
+    unlock(f->http);
     f->changed(f->owner);
 }
 
@@ -39,14 +62,10 @@ static void post(struct http_feed *f)
     if (f->is_left || f->is_posted)
         return;
     f->is_posted = true;
-    mailbox_post(f->http->mailbox, on_changed, f);
+    mailbox_post(f->mailbox, on_changed, f);
 }
 
-bool http_feed_can(const struct http_call *call)
-{
-    return !call->inside;
-}
-
+/* Under lock. */
 static char *take(struct http_feed *f, bool *ret_last)
 {
     char *text = f->text;
@@ -61,22 +80,37 @@ static char *take(struct http_feed *f, bool *ret_last)
 static void leave(struct http_feed *f)
 {
     struct http *http = f->http;
-    pthread_mutex_lock(&http->lock);
+    lock(http);
     bool last = f->is_left;
     f->call = NULL;
+    f->is_read = false;
     post(f);
-    pthread_mutex_unlock(&http->lock);
-    if (last) {
-        free(f->text);
-        free(f);
-    }
+    unlock(http);
+    if (last)
+        feed_free(f);
+}
+
+/* Of a client: under lock. */
+static void wake(struct http_feed *f)
+{
+    if (f->call)
+        call_unpark(f->call);
 }
 
 struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *owner), void *owner)
 {
     static const struct call_feed_ops ops = {take, leave};
     struct http_feed *f = xcalloc(1, sizeof *f);
-    *f = (struct http_feed){.http = call->http, .call = call, .changed = changed, .owner = owner};
+    *f = (struct http_feed){.http = call->http, .is_read = true, .changed = changed, .owner = owner};
+    if (call->inside) {
+        f->inside = *call->inside;
+        f->mailbox = f->inside.mailbox;
+        call_free(call);
+        f->inside.feed(f->inside.owner, f);
+        return f;
+    }
+    f->call = call;
+    f->mailbox = call->http->mailbox;
     call->feed = f;
     call->feed_ops = &ops;
     http_stream(call, 0, 0);
@@ -85,48 +119,65 @@ struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *ow
 
 void http_feed_put(struct http_feed *f, const char *text, size_t n)
 {
-    pthread_mutex_lock(&f->http->lock);
-    if (f->call && n) {
+    if (!n)
+        return;
+    lock(f->http);
+    const bool is_read = f->is_read;
+    if (is_read) {
         f->text = xrealloc(f->text, f->n + n + 1);
         memcpy(f->text + f->n, text, n);
         f->n += n;
         f->text[f->n] = '\0';
-        call_unpark(f->call);
+        wake(f);
     }
-    pthread_mutex_unlock(&f->http->lock);
+    unlock(f->http);
+    if (is_read && !f->http)
+        f->inside.fed(f->inside.owner);
 }
 
 size_t http_feed_waiting(struct http_feed *f)
 {
-    pthread_mutex_lock(&f->http->lock);
-    size_t n = f->call ? f->n : 0;
-    pthread_mutex_unlock(&f->http->lock);
+    lock(f->http);
+    size_t n = f->is_read ? f->n : 0;
+    unlock(f->http);
     return n;
 }
 
 bool http_feed_is_open(struct http_feed *f)
 {
-    pthread_mutex_lock(&f->http->lock);
-    bool is_open = f->call;
-    pthread_mutex_unlock(&f->http->lock);
+    lock(f->http);
+    bool is_open = f->is_read;
+    unlock(f->http);
     return is_open;
 }
 
 void http_feed_end(struct http_feed *f)
 {
-    pthread_mutex_lock(&f->http->lock);
+    struct http *http = f->http;
+    lock(http);
     f->is_left = true;
-    bool last = !f->call;
-    if (f->call)
-        call_unpark(f->call);
+    bool is_read = f->is_read;
+    wake(f);
     /* On the loop's own thread nothing is delivered meanwhile, and from now on nothing is
      * posted. */
-    mailbox_forget(f->http->mailbox, f);
-    pthread_mutex_unlock(&f->http->lock);
-    if (last) {
-        free(f->text);
-        free(f);
-    }
+    mailbox_forget(f->mailbox, f);
+    unlock(http);
+    if (!is_read)
+        feed_free(f);
+    else if (!http)
+        f->inside.fed(f->inside.owner);
+}
+
+char *http_inside_take(struct http_feed *f, bool *ret_last)
+{
+    char *text = take(f, ret_last);
+    *ret_last = f->is_left; /* all that there is, is taken */
+    return text;
+}
+
+void http_inside_leave(struct http_feed *f)
+{
+    leave(f);
 }
 
 uint64_t http_feed_after(const struct http_call *call)

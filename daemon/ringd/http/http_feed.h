@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * An event stream whose text does not come from the event log: its owner puts it in as the client
- * takes it. Loop thread; the server's threads take from it under the server's lock. */
+ * takes it, or another node that asks for a client of its own. Loop thread; the server's threads
+ * take from it under the server's lock. */
 #ifndef DAEMON_HTTP_FEED_H
 #define DAEMON_HTTP_FEED_H
 
@@ -12,9 +13,6 @@
 struct http_call;
 struct http_feed;
 
-/* False: the question came from another node, which hears of a job's events in another way. Such a
- * call has no feed. */
-bool http_feed_can(const struct http_call *call);
 /* Answers the call, and frees it. `changed` is called on the loop thread after the client took what
  * was there, and after it left. The feed must end before http_stop. */
 struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *owner), void *owner);

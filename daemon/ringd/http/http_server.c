@@ -223,6 +223,7 @@ static void wipe_header(struct MHD_Connection *mhd, const char *name)
 static void take_rights(struct listener *l, struct http_call *call)
 {
     struct access_claim claim = {.authorization = call_header(call->mhd, "Authorization"),
+                                 .api_key = call_header(call->mhd, "X-Api-Key"),
                                  .content_type = call_header(call->mhd, "Content-Type"),
                                  .has_body = call->body.follows || !strcmp(call->method, "POST")};
     const char *cookie =
@@ -237,6 +238,7 @@ static void take_rights(struct listener *l, struct http_call *call)
     pthread_mutex_unlock(&l->http->lock);
     call->is_local = !rules.is_tcp;
     wipe_header(call->mhd, "Authorization");
+    wipe_header(call->mhd, "X-Api-Key");
     wipe_header(call->mhd, "X-Ringd-Session");
 }
 

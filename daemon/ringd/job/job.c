@@ -292,7 +292,7 @@ json_t *job_encode_short(const struct job *job)
 {
     const struct job_nodes *deputies = &job->deputies;
     return json_pack(
-        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b}", "id",
+        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b s:s*}", "id",
         (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
         job_type_name(job->type), "state", job_state_name(job->state), "created", moment(job->created),
         "started", moment(job->started), "ended", moment(job->ended), "step", (json_int_t)job->step, "steps",
@@ -300,7 +300,8 @@ json_t *job_encode_short(const struct job *job)
         *job->error ? json_string(job->error) : json_null(), "unsaved",
         *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle, "model",
         job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens, "deputy",
-        deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files);
+        deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files, "serves",
+        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

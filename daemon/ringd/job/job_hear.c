@@ -296,6 +296,10 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     if (!is_again)
         metrics_event(metrics, kind, event);
     job_progress(job, clock_now());
+    if (!strcmp(kind, "load")) {
+        const json_int_t made = json_integer_value(json_object_get(event, "generated_tokens"));
+        job->tokens = made > 0 ? (uint64_t)made : 0;
+    }
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
         job_mark(job, &job->start.first_result, job->progressed);
     if (!strcmp(kind, "token") && !is_again)

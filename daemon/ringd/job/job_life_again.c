@@ -28,7 +28,7 @@ static void end_conversation(struct job_life *l)
 /* In what job_type_unit counts. */
 static uint64_t job_progressed(const struct job *job)
 {
-    return job->type == JOB_GENERATE ? job->tokens : job->step;
+    return job->type == JOB_GENERATE || job->type == JOB_SERVE ? job->tokens : job->step;
 }
 
 /* Nothing is wrong with the job itself. stage_of: the node whose stage process ended, "" if a node

@@ -178,6 +178,9 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     }
     if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
+    if (w->state == WORKER_RUNNING && !w->rank && w->setup.served &&
+        w->setup.served(w->setup.owner, w->job, kind, event))
+        return;
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
@@ -482,6 +485,17 @@ void worker_take_turn(struct worker *w, const json_t *body)
 {
     if (w->state == WORKER_RUNNING)
         worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", json_object_get(body, "turn")));
+}
+
+int worker_ask(struct worker *w, uint64_t job, json_t *message)
+{
+    if (w->state == WORKER_RUNNING && !w->rank && w->job == job &&
+        !memcmp(w->head, members_self(w->setup.members)->id, 16)) {
+        worker_say(w, message);
+        return 0;
+    }
+    json_decref(message);
+    return -ENOTCONN;
 }
 
 void worker_take_leave(struct worker *w, const json_t *body)

@@ -46,6 +46,9 @@ struct worker_setup { /* the pointers are borrowed */
     void *owner;
     void (*stage_begins)(void *owner); /* the stage of a job is about to start here */
     void (*changed)(void *owner);      /* the lease is free again */
+    /* An event of rank 0's stage here, of a job that serves; false: it is for the job's head. NULL:
+     * all are. */
+    bool (*served)(void *owner, uint64_t job, const char *kind, const json_t *event);
 };
 
 struct worker *worker_new(const struct worker_setup *setup);
@@ -73,6 +76,10 @@ void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *
 /* "head-answer": another node heads a job whose attempt this node has refused. */
 void worker_take_head_answer(struct worker *w, const uint8_t from[16], const json_t *body);
 void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body);
+
+/* To the stage of that job, of which this node is the head and rank 0. Takes the reference.
+ * −ENOTCONN: it does not run here. */
+int worker_ask(struct worker *w, uint64_t job, json_t *message);
 
 /* Data connections that reach our listener. */
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);

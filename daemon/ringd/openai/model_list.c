@@ -3,9 +3,10 @@
 
 json_t *model_openai(const struct served_model *m)
 {
-    json_t *json =
-        json_pack("{s:s,s:s,s:I,s:s,s:I}", "id", m->name, "object", "model", "created",
-                  (json_int_t)m->created, "owned_by", "ringd", "max_model_len", (json_int_t)m->max_context);
+    json_t *json = json_pack("{s:s,s:s,s:I,s:s}", "id", m->name, "object", "model", "created",
+                             (json_int_t)m->created, "owned_by", "ringd");
+    if (m->max_context)
+        json_object_set_new(json, "max_model_len", json_integer((json_int_t)m->max_context));
     if (m->parent)
         json_object_set_new(json, "parent", json_string(m->parent));
     return json;

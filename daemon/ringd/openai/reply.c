@@ -113,6 +113,12 @@ void reply_start(struct reply *r, struct out_text *out)
         r->form->start(r, out);
 }
 
+void reply_prompt(struct reply *r, size_t tokens, size_t cached)
+{
+    r->prompt_tokens += tokens;
+    r->cached_tokens += cached;
+}
+
 /* Characters of UTF-8: bytes that begin one. */
 static size_t characters(const char *text, size_t n)
 {

@@ -6,7 +6,7 @@
  * ("chat.completion" and "chat.completion.chunk" in its reference), OpenAI's completions
  * ("text_completion"), Anthropic's messages ("Streaming messages" in its reference).
  *
- * The order of calls: reply_new, reply_start, for each choice reply_token until it returns false or
+ * The order of calls: reply_new, reply_prompt, reply_start, for each choice reply_token until it returns false or
  * the model has ended, then reply_end; when all choices have ended reply_finish. reply_fail may
  * take the place of everything after reply_start. Choices may be interleaved; Anthropic's API has
  * one. What is to be sent is added to `out`, which may stay empty. Pure: one thread at a time. */
@@ -35,8 +35,6 @@ struct reply_setup {
     const char *id;
     const char *model; /* borrowed: until reply_free; as the answer calls it */
     time_t created;
-    size_t prompt_tokens; /* of all prompts */
-    size_t cached_tokens; /* of these: computed before */
 };
 
 enum reply_ending {
@@ -49,6 +47,9 @@ struct reply;
 struct reply *reply_new(const struct reply_setup *setup);
 void reply_free(struct reply *reply);
 
+/* Tokens of one of its prompts, and how many of them were computed before. All prompts count in the
+ * end; the first one's are told at the beginning, where the API wants them there. */
+void reply_prompt(struct reply *reply, size_t tokens, size_t cached);
 /* What a client sees before the first token. */
 void reply_start(struct reply *reply, struct out_text *out);
 /* A token of a choice, without the one that ends a turn. Its text has special tokens, because

@@ -46,6 +46,7 @@ struct reply {
     struct reply_choice *choices; /* owned [nchoices] */
     size_t nchoices;
     size_t tokens, reasoning_tokens;
+    size_t prompt_tokens, cached_tokens; /* of all prompts so far */
     size_t held; /* bytes that wait for the end, roughly */
 };
 

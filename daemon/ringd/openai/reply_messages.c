@@ -7,10 +7,9 @@
 /* Anthropic counts tokens that were cached apart from the others. */
 static json_t *usage_of(const struct reply *r, size_t output)
 {
-    const struct reply_setup *s = &r->setup;
-    const size_t fresh = s->prompt_tokens > s->cached_tokens ? s->prompt_tokens - s->cached_tokens : 0;
+    const size_t fresh = r->prompt_tokens > r->cached_tokens ? r->prompt_tokens - r->cached_tokens : 0;
     return json_pack("{s:I,s:I,s:I,s:I}", "input_tokens", (json_int_t)fresh, "cache_creation_input_tokens",
-                     (json_int_t)0, "cache_read_input_tokens", (json_int_t)s->cached_tokens, "output_tokens",
+                     (json_int_t)0, "cache_read_input_tokens", (json_int_t)r->cached_tokens, "output_tokens",
                      (json_int_t)output);
 }
 

@@ -17,11 +17,10 @@ void reply_call_id(const struct reply_choice *c, const char *prefix, size_t call
 
 json_t *reply_usage(const struct reply *r)
 {
-    const struct reply_setup *s = &r->setup;
-    return json_pack("{s:I,s:I,s:I,s:{s:I},s:{s:I}}", "prompt_tokens", (json_int_t)s->prompt_tokens,
+    return json_pack("{s:I,s:I,s:I,s:{s:I},s:{s:I}}", "prompt_tokens", (json_int_t)r->prompt_tokens,
                      "completion_tokens", (json_int_t)r->tokens, "total_tokens",
-                     (json_int_t)(s->prompt_tokens + r->tokens), "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)s->cached_tokens, "completion_tokens_details", "reasoning_tokens",
+                     (json_int_t)(r->prompt_tokens + r->tokens), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)r->cached_tokens, "completion_tokens_details", "reasoning_tokens",
                      (json_int_t)r->reasoning_tokens);
 }
 

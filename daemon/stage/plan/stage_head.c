@@ -14,11 +14,14 @@
 #include "daemon/common/output_path.h"
 #include "daemon/stage/choice.h"
 #include "daemon/stage/hold/held_memory.h"
+#include "engine/model/stage.h"
 #include "engine/model/adapter_names.h"
 
 enum {
-    CHUNK = 512, /* positions of a prefill message */
-    AGAIN = 64   /* messages at once, of tokens that were generated before */
+    CHUNK = 512,    /* positions of a prefill message */
+    CONTEXT = 8192, /* of a request to a model that is served, where nothing is said: more takes memory */
+    CONTEXTS = 4,   /* likewise, so many of them have room at once */
+    AGAIN = 64      /* messages at once, of tokens that were generated before */
 };
 
 void head_say_positions(struct head *h, size_t n, const char *what)
@@ -382,6 +385,29 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
+static int plan_serve(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    const struct job_spec *s = &h->spec;
+    const size_t made_for = config_positions(&h->config);
+    struct err quiet;
+    int r = plan_adapter(h, err);
+    if (r)
+        return r;
+    if (open_tokenizer(h, &quiet))
+        stage_say(h->events, "%s: requests are answered with token ids alone", quiet.text);
+    p->kv = true;
+    p->positions = s->max_context ? s->max_context : made_for < CONTEXT ? made_for : CONTEXT;
+    head_say_positions(h, p->positions, "a prompt and its answer are");
+    p->seqs = s->max_num_seqs;
+    p->tokens = p->seqs + s->prefill_step;
+    p->microbatches = 1;
+    p->kv_type = s->kv_is_bf16 ? DTYPE_BF16 : DTYPE_F32;
+    p->kv_blocks = larger(s->max_kv_size ? s->max_kv_size : CONTEXTS * p->positions, p->positions);
+    p->kv_blocks = (p->kv_blocks + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
+    return 0;
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int plan_model(struct head *h, struct err *err)
@@ -459,8 +485,8 @@ static void find_state(struct head *h)
 
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
-    static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
-                                                                        plan_score};
+    static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate, plan_score,
+                                                                        plan_serve};
     h->json = json_incref(spec);
     h->planning.nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
@@ -497,12 +523,14 @@ void head_done(struct head *h)
     json_decref(h->planning.nodes);
     json_decref(h->json);
     chat_inbox_done(&h->inbox);
+    ask_inbox_done(&h->asks);
 }
 
 void head_init(struct head *h, struct stage_events *events)
 {
     *h = (struct head){.events = events};
     chat_inbox_init(&h->inbox);
+    ask_inbox_init(&h->asks);
 }
 
 void head_rest(struct head *h)

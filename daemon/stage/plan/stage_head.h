@@ -14,6 +14,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
 #include "daemon/stage/chat_inbox.h"
+#include "daemon/stage/serve/ask_inbox.h"
 #include "daemon/stage/so_far.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
@@ -74,6 +75,7 @@ struct head {
     atomic_uint_fast64_t kept; /* the last step that all ranks were to put onto their disks and have
                                   answered, twice, and 1 more if it is there; set by that thread */
     bool is_stuck;             /* a thread of it hangs at a disk: this process is good for nothing more */
+    struct ask_inbox asks;     /* requests, of a job that serves */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 

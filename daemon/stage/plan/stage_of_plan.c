@@ -40,6 +40,9 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .positions = p->positions,
         .weight_bits = p->weight_bits,
         .kv = p->kv,
+        .kv_blocks = p->kv_blocks,
+        .kv_type = p->kv_type,
+        .logit_rows = p->kv_blocks ? p->seqs : 0,
         .sample = p->sample,
     };
 }

@@ -109,9 +109,8 @@ static int complete(enum completion_api api, json_t *body, const char *format)
                                                           .format = {call_format_named(format), true, false},
                                                           .id = "0a1b2c3d",
                                                           .model = "tiny",
-                                                          .created = 1721952000,
-                                                          .prompt_tokens = 12,
-                                                          .cached_tokens = 4});
+                                                          .created = 1721952000});
+    reply_prompt(reply, 12, 4);
     reply_start(reply, &out);
     for (size_t i = 0; i < r.nprompts * r.n; i++)
         say(reply, &r, i, &out);

@@ -449,7 +449,8 @@ static inline void byz_still(json_t *j)
 
 static inline json_t *byz_ask(struct byz *w, const char *path)
 {
-    const struct http_inside to = {byz_on_reply, byz_on_stream, w};
+    const struct http_inside to = {
+        .reply = byz_on_reply, .stream = byz_on_stream, .mailbox = w->node->mailbox, .owner = w};
     json_error_t error;
     w->is_answered = false;
     api_handle(w->node->api, http_inside_new("GET", path, NULL, NULL, &to));
@@ -491,7 +492,7 @@ static inline json_t *byz_file(const struct byz *w, const char *name)
 static inline json_t *byz_state(struct byz *w)
 {
     static const char *const routes[] = {"/v1/status", "/v1/nodes", "/v1/members", "/v1/ring",
-                                         "/v1/links",  "/v1/jobs",  "/v1/jobs/1",  "/v1/models"};
+                                         "/v1/links",  "/v1/jobs",  "/v1/jobs/1",  "/v1/model-paths"};
     static const char *const files[] = {"cluster", "tokens", "identity"};
     struct link_key keys[LINK_KEYS_MAX];
     struct member self = {.job = 0};

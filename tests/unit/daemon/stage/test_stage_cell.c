@@ -48,7 +48,8 @@ static void every_text_is_a_path_or_none(void **state)
     static const char *const plain[] = {
         "text",    "text_field",     "prompt_field",  "completion_field", "messages_field", "tools_field",
         "layers",  "target_modules", "sample_prompt", "prompt",           "system",         "fingerprint",
-        "weights", "schedule",       "order",         "kept_in",          "state_dir",      NULL};
+        "weights", "schedule",       "order",         "kept_in",          "state_dir",      "name",
+        NULL};
     const struct field *tables[] = {job_spec_fields(), job_plan_fields(), job_tune_fields()};
     (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)

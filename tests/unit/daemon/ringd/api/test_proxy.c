@@ -16,14 +16,17 @@
 #include <string.h>
 
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/http_inside.h"
 #include "daemon/ringd/api/proxy.h"
 #include "daemon/ringd/api/proxy_answer.h"
+#include "daemon/ringd/mailbox.h"
 
 enum { WIRE = 64, A = 1, B = 2, C = 3 };
 
 struct world {
     struct event_base *base;
+    struct mailbox *mailbox;
     struct proxy *a, *b, *c; /* a asks, b answers, or c */
     size_t without;          /* so many of the next requests are for what is not there */
     struct letter {
@@ -36,6 +39,9 @@ struct world {
     char *body; /* what b's handler answers with */
     size_t n_body;
     struct http_call *held; /* by b's handler, for the path …/held */
+    struct http_feed *source,
+        *sink;           /* for the path …/stream: where b's handler puts, and where a's client takes */
+    size_t fed, changed; /* words to the client, and to the handler */
     /* what came of the last request */
     size_t answers;
     int status;
@@ -78,6 +84,11 @@ static bool reaches(void *owner, const uint8_t id[16])
     return !((struct world *)owner)->is_cut;
 }
 
+static void on_source(void *owner)
+{
+    ((struct world *)owner)->changed++;
+}
+
 /* b's API. */
 static void handle(void *owner, struct http_call *call)
 {
@@ -85,6 +96,8 @@ static void handle(void *owner, struct http_call *call)
     size_t n;
     if (!strcmp(http_path(call), "/v1/jobs/7/held"))
         w->held = call;
+    else if (!strcmp(http_path(call), "/v1/jobs/7/stream"))
+        w->source = http_feed_new(call, on_source, w);
     else if (w->without && w->without--)
         http_fail(call, 404, "no-dossier", "nothing of it is here");
     else if (!strcmp(http_path(call), "/v1/jobs/7/missing"))
@@ -122,6 +135,16 @@ static void on_stream(void *owner, uint64_t job, uint64_t after)
     fail_msg("nobody asked for events");
 }
 
+static void on_feed(void *owner, struct http_feed *f)
+{
+    ((struct world *)owner)->sink = f;
+}
+
+static void on_fed(void *owner)
+{
+    ((struct world *)owner)->fed++;
+}
+
 static void ask_nodes(struct world *w, size_t nodes, const char *method, const char *path, const char *from,
                       const char *body)
 {
@@ -129,8 +152,13 @@ static void ask_nodes(struct world *w, size_t nodes, const char *method, const c
     json_t *query = from ? json_pack("{s:s}", "from", from) : NULL;
     memset(to[0].id, B, sizeof to[0].id);
     memset(to[1].id, C, sizeof to[1].id);
-    struct http_call *call = http_inside_new(
-        method, path, query, body, &(struct http_inside){.reply = on_reply, .stream = on_stream, .owner = w});
+    const struct http_inside inside = {.reply = on_reply,
+                                       .stream = on_stream,
+                                       .feed = on_feed,
+                                       .fed = on_fed,
+                                       .mailbox = w->mailbox,
+                                       .owner = w};
+    struct http_call *call = http_inside_new(method, path, query, body, &inside);
     json_decref(query);
     proxy_ask(w->a, call, to, nodes, "is the head of", path);
 }
@@ -168,7 +196,9 @@ static int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     w->base = event_base_new();
+    assert_int_equal(mailbox_new(&w->mailbox, w->base), 0);
     struct proxy_setup setup = {.base = w->base,
+                                .mailbox = w->mailbox,
                                 .send = send_from_a,
                                 .reaches = reaches,
                                 .handle = handle,
@@ -191,6 +221,7 @@ static int tear_down(void **state)
     proxy_free(w->c);
     while (w->n_wire)
         json_decref(w->wire[--w->n_wire].message);
+    mailbox_free(w->mailbox);
     event_base_free(w->base);
     free(w->text);
     free(w->body);
@@ -378,9 +409,111 @@ static void no_more_than_so_many_at_once(void **state)
         while (w->n_wire)
             json_decref(w->wire[--w->n_wire].message);
     }
-    assert_int_equal(sent, 65);
+    assert_int_equal(sent, 257);
     assert_int_equal(w->status, 503);
     assert_non_null(strstr(w->text, "busy"));
+}
+
+/* Letters and mail, until neither is left. */
+static void settle(struct world *w)
+{
+    do
+        event_base_loop(w->base, EVLOOP_NONBLOCK);
+    while (deliver(w));
+}
+
+static void assert_taken(struct world *w, const char *text, bool is_last)
+{
+    bool last;
+    char *taken = http_inside_take(w->sink, &last);
+    assert_string_equal(taken ? taken : "", text);
+    assert_int_equal(last, is_last);
+    free(taken);
+}
+
+static void put(struct world *w, const char *text)
+{
+    http_feed_put(w->source, text, strlen(text));
+}
+
+static void a_stream_flows_as_it_is_fed(void **state)
+{
+    struct world *w = *state;
+    ask(w, "POST", "/v1/jobs/7/stream", NULL, "{}");
+    deliver(w);
+    assert_non_null(w->source);
+    assert_null(w->sink); /* nothing was said yet */
+    put(w, "one");
+    settle(w);
+    assert_non_null(w->sink);
+    assert_taken(w, "one", false);
+    put(w, "two");
+    put(w, "three");
+    settle(w);
+    assert_taken(w, "twothree", false);
+    put(w, "four");
+    http_feed_end(w->source);
+    settle(w);
+    assert_taken(w, "four", true);
+    assert_int_equal(w->answers, 0); /* the stream was the answer */
+    assert_true(w->fed >= 3 && w->changed >= 2);
+    http_inside_leave(w->sink);
+}
+
+static void a_long_part_comes_whole(void **state)
+{
+    struct world *w = *state;
+    const size_t n = 3 * PROXY_PART + 5;
+    char *text = malloc(n + 1);
+    memset(text, 'x', n);
+    text[n] = 0;
+    ask(w, "POST", "/v1/jobs/7/stream", NULL, "{}");
+    deliver(w);
+    put(w, text);
+    http_feed_end(w->source);
+    size_t have = 0;
+    bool last = false;
+    for (int i = 0; i < 100 && !last; i++) {
+        settle(w);
+        char *part = http_inside_take(w->sink, &last); /* a slow client: more is asked for as it takes */
+        have += part ? strlen(part) : 0;
+        free(part);
+    }
+    assert_true(last);
+    assert_int_equal(have, n);
+    http_inside_leave(w->sink);
+    free(text);
+}
+
+static void who_leaves_a_stream_stops_it(void **state)
+{
+    struct world *w = *state;
+    ask(w, "POST", "/v1/jobs/7/stream", NULL, "{}");
+    deliver(w);
+    put(w, "one");
+    settle(w);
+    assert_true(http_feed_is_open(w->source));
+    http_inside_leave(w->sink);
+    settle(w);
+    assert_false(http_feed_is_open(w->source));
+    http_feed_end(w->source);
+}
+
+/* A part that was asked for in another way than streams are, or from nobody. */
+static void a_stream_is_no_answer_and_no_events(void **state)
+{
+    struct world *w = *state;
+    ask(w, "GET", "/v1/jobs/7/held", NULL, NULL);
+    deliver(w);
+    json_t *told = json_pack("{s:s s:i s:b s:s}", "kind", "api-told", "round", 1, "flow", 1, "part", "!!!");
+    uint8_t from[16];
+    memset(from, B, sizeof from);
+    proxy_take_told(w->a, from, told);
+    json_decref(told);
+    assert_int_equal(w->answers, 1);
+    assert_int_equal(w->status, 503);
+    assert_non_null(strstr(w->text, "cannot be read"));
+    http_fail(w->held, 500, "internal", "late");
 }
 
 int main(void)
@@ -396,6 +529,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_sent_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_either_side_leaves_nothing_behind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_more_than_so_many_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_flows_as_it_is_fed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_long_part_comes_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_leaves_a_stream_stops_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_is_no_answer_and_no_events, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

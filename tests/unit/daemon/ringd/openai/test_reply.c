@@ -40,9 +40,8 @@ static void begin(struct world *w, enum completion_api api, const char *text, bo
                                                .in_reasoning = in_reasoning,
                                                .id = "7",
                                                .model = "m",
-                                               .created = 100,
-                                               .prompt_tokens = 10,
-                                               .cached_tokens = 4});
+                                               .created = 100});
+    reply_prompt(w->reply, 10, 4);
     reply_start(w->reply, &w->out);
 }
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/api/api_openai.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/api/api_impl.h"
+#include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/openai/model_list.h"
+#include "daemon/ringd/serve/served.h"
+
+enum { MODELS_MAX = 256 };
+static const char jobs_path[] = "/v1/jobs/";
+
+/* --- which job -------------------------------------------------------------------------------- */
+
+/* A model, by the job that serves it: of this node, or a row of another. */
+struct found {
+    const struct job *job; /* borrowed; NULL: the head is another node */
+    uint64_t id;
+    char node[64]; /* the name of that node */
+};
+
+static bool is_serving(const struct job *job)
+{
+    return job->type == JOB_SERVE && !job->ended;
+}
+
+/* The rows of other heads that serve. A new list. */
+static json_t *rows_elsewhere(struct api *api)
+{
+    json_t *all = json_array(), *rows = json_array(), *row;
+    size_t i;
+    elsewhere_add_rows(api->setup.elsewhere, all);
+    json_array_foreach (all, i, row)
+        if (json_is_string(json_object_get(row, "serves")) && json_is_true(json_object_get(row, "up")) &&
+            !job_row_ended(row))
+            json_array_append(rows, row);
+    json_decref(all);
+    return rows;
+}
+
+static bool fits(const char *wanted, const char *name)
+{
+    return !wanted || !strcmp(wanted, name);
+}
+
+/* How many there are of that name, NULL: of any; the first is `ret`. This node's come first. */
+static size_t find_model(struct api *api, const char *name, struct found *ret)
+{
+    size_t n = 0, i;
+    json_t *rows = rows_elsewhere(api), *row;
+    for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
+        if (is_serving(job) && fits(name, job_served_name(&job->asked)) && !n++)
+            *ret = (struct found){.job = job, .id = job->id};
+    json_array_foreach (rows, i, row) {
+        if (!fits(name, json_string_value(json_object_get(row, "serves"))) || n++)
+            continue;
+        *ret = (struct found){.id = (uint64_t)json_integer_value(json_object_get(row, "id"))};
+        snprintf(ret->node, sizeof ret->node, "%s", json_string_value(json_object_get(row, "node")));
+    }
+    json_decref(rows);
+    return n;
+}
+
+/* --- models ----------------------------------------------------------------------------------- */
+
+static size_t list_models(struct api *api, const json_t *rows, struct served_model *ret)
+{
+    size_t n = 0, i;
+    json_t *row;
+    for (const struct job *job = coord_first(api->setup.coord); job && n < MODELS_MAX; job = job->next) {
+        const struct desk_model *model = desk_model(api->setup.desk, job->id);
+        if (is_serving(job))
+            ret[n++] = (struct served_model){.name = job_served_name(&job->asked),
+                                             .created = (time_t)job->created,
+                                             .max_context = model ? model->max_context : 0};
+    }
+    json_array_foreach (rows, i, row)
+        if (n < MODELS_MAX)
+            ret[n++] =
+                (struct served_model){.name = json_string_value(json_object_get(row, "serves")),
+                                      .created = (time_t)json_integer_value(json_object_get(row, "created"))};
+    return n;
+}
+
+void api_get_served(struct api *api, struct http_call *call)
+{
+    struct served_model models[MODELS_MAX];
+    json_t *rows = rows_elsewhere(api);
+    const size_t n = list_models(api, rows, models);
+    served_reply(call,
+                 http_is_anthropic(call) ? model_list_anthropic(models, n) : model_list_openai(models, n));
+    json_decref(rows);
+}
+
+void api_get_served_one(struct api *api, struct http_call *call)
+{
+    struct served_model models[MODELS_MAX];
+    struct refusal refusal;
+    const char *name = http_path(call) + sizeof "/v1/models/" - 1;
+    json_t *rows = rows_elsewhere(api);
+    const size_t n = list_models(api, rows, models);
+    size_t i = 0;
+    while (i < n && strcmp(models[i].name, name))
+        i++;
+    refusal_set(&refusal, REFUSAL_NO_MODEL, "model",
+                "no model \"%s\" is served here: GET /v1/models lists them", name);
+    if (i == n)
+        served_refuse(call, http_is_anthropic(call), &refusal);
+    else
+        served_reply(call, http_is_anthropic(call) ? model_anthropic(&models[i]) : model_openai(&models[i]));
+    json_decref(rows);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static void complete_chat(const struct served *s, struct http_call *call, json_t *body)
+{
+    served_complete(s, call, API_CHAT, body);
+}
+
+static void complete_text(const struct served *s, struct http_call *call, json_t *body)
+{
+    served_complete(s, call, API_COMPLETIONS, body);
+}
+
+static void complete_messages(const struct served *s, struct http_call *call, json_t *body)
+{
+    served_complete(s, call, API_MESSAGES, body);
+}
+
+static const struct served_route {
+    const char *path; /* behind /v1/ or /v1/jobs/ID/ */
+    bool is_anthropic;
+    void (*answer)(const struct served *s, struct http_call *call, json_t *body);
+} routes[] = {{"chat/completions", false, complete_chat},   {"completions", false, complete_text},
+              {"embeddings", false, served_embed},          {"tokenize", false, served_tokenize},
+              {"detokenize", false, served_detokenize},     {"messages", true, complete_messages},
+              {"messages/count_tokens", true, served_count}};
+
+/* Which route it is; ret_id: of the job that the path names, 0: none. */
+static const struct served_route *route_of(const char *path, uint64_t *ret_id)
+{
+    const bool is_job = !strncmp(path, jobs_path, sizeof jobs_path - 1);
+    const char *word = path + (is_job ? sizeof jobs_path - 1 : sizeof "/v1/" - 1);
+    *ret_id = is_job ? strtoull(word, NULL, 10) : 0;
+    if (is_job)
+        word += strcspn(word, "/") + 1;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (!strcmp(word, routes[i].path))
+            return &routes[i];
+    return &routes[0]; /* the table of routes has no others */
+}
+
+/* Is it there to answer? */
+static int check_job(struct api *api, const struct job *job, struct served *ret, struct refusal *refusal)
+{
+    char why[400];
+    *ret = (struct served){.desk = api->setup.desk,
+                           .model = desk_model(api->setup.desk, job->id),
+                           .name = job_served_name(&job->asked),
+                           .created = (time_t)job->created};
+    job_waits_for(job, why, sizeof why);
+    if (!ret->model || job->state == JOB_QUEUED)
+        return refusal_set(refusal, REFUSAL_BUSY, "model", "%s is not ready yet: %s", ret->name,
+                           *why ? why : job_state_name(job->state));
+    return 0;
+}
+
+static int refuse_name(struct refusal *refusal, const char *name)
+{
+    return name
+               ? refusal_set(refusal, REFUSAL_NO_MODEL, "model",
+                             "no model \"%s\" is served here: GET /v1/models lists them, and `ringctl serve` "
+                             "serves one",
+                             name)
+               : refusal_set(refusal, REFUSAL_NO_MODEL, "model",
+                             "\"model\" is missing: GET /v1/models lists what is served");
+}
+
+static int choose_job(struct api *api, const json_t *body, uint64_t id, struct found *ret,
+                      struct refusal *refusal)
+{
+    const json_t *name = json_object_get(body, "model");
+    const struct job *job = id ? coord_find(api->setup.coord, id) : NULL;
+    *ret = (struct found){.job = job, .id = id};
+    if (id)
+        return job && is_serving(job)
+                   ? 0
+                   : refusal_set(refusal, REFUSAL_NO_MODEL, NULL, "job %llu of this node serves no model",
+                                 (unsigned long long)id);
+    const size_t n = find_model(api, json_string_value(name), ret);
+    return n == 1 || (n && name) ? 0 : refuse_name(refusal, json_string_value(name));
+}
+
+static void pass_on(struct api *api, struct http_call *call, const struct found *to,
+                    const struct served_route *route)
+{
+    char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, route->path);
+    elsewhere_pass_on(api->setup.elsewhere, call, to->node, path);
+    free(path);
+}
+
+void api_post_served(struct api *api, struct http_call *call)
+{
+    uint64_t id;
+    size_t n;
+    const struct served_route *route = route_of(http_path(call), &id);
+    const char *text = http_body(call, &n);
+    json_error_t je;
+    json_t *body = json_loadb(text ? text : "", text ? n : 0, JSON_ALLOW_NUL, &je);
+    struct refusal refusal;
+    struct served served;
+    struct found found;
+    int r = body ? 0
+                 : refusal_set(&refusal, REFUSAL_INVALID, NULL,
+                               "the body is no JSON (line %d, column %d): %s", je.line, je.column, je.text);
+    if (!r)
+        r = choose_job(api, body, id, &found, &refusal);
+    if (!r && found.job)
+        r = check_job(api, found.job, &served, &refusal);
+    if (r)
+        served_refuse(call, route->is_anthropic, &refusal);
+    else if (!found.job)
+        pass_on(api, call, &found, route);
+    else
+        route->answer(&served, call, body);
+    json_decref(body);
+}

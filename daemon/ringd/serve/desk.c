@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the requests' records until their owners drop them, and what is known of each model. A
+ * callback may drop any request, so none is touched after a callback without being looked up. */
+#include "daemon/ringd/serve/desk.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
+#include "daemon/ringd/timer.h"
+
+enum {
+    PATIENCE_MS = 600000,
+    MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
+    TOP_MAX = 20,
+    BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
+};
+
+struct ask_choice {
+    json_t *ids; /* owned: its tokens so far */
+    bool is_over;
+};
+
+struct ask {
+    LIST_ENTRY(ask) next;
+    struct desk *d; /* borrowed: owner */
+    uint64_t id, job;
+    json_t *request;            /* owned */
+    struct ask_choice *choices; /* owned [nchoices] */
+    size_t nchoices, nover;
+    const struct ask_ops *ops; /* borrowed */
+    void *owner;
+    struct timer *patience; /* owned */
+    bool is_begun, is_over; /* is_over: nothing more comes */
+    size_t bytes;           /* in the ledger */
+};
+
+struct model {
+    LIST_ENTRY(model) next;
+    struct desk_model it;
+};
+
+struct desk {
+    struct desk_setup setup;
+    LIST_HEAD(, ask) asks;
+    LIST_HEAD(, model) models; /* at most one for each job of this node that serves */
+    struct ledger_queue bytes;
+    uint64_t last_id;
+};
+
+/* --- the end of a request --------------------------------------------------------------------- */
+
+static void say(struct ask *a, json_t *message)
+{
+    (void)a->d->setup.say(a->d->setup.owner, a->job, message); /* not now: it is asked again */
+}
+
+static void finish(struct ask *a)
+{
+    a->is_over = true;
+    timer_stop(a->patience);
+}
+
+static void fail(struct ask *a, const struct refusal *refusal)
+{
+    finish(a);
+    a->ops->failed(a->owner, refusal);
+}
+
+void ask_drop(struct ask *a)
+{
+    if (!a)
+        return;
+    if (!a->is_over)
+        say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+    LIST_REMOVE(a, next);
+    ledger_give(&a->d->bytes, a->bytes);
+    timer_free(a->patience);
+    for (size_t i = 0; i < a->nchoices; i++)
+        json_decref(a->choices[i].ids);
+    free(a->choices);
+    json_decref(a->request);
+    free(a);
+}
+
+static void wait_on(struct ask *a)
+{
+    timer_set_ms(a->patience, a->d->setup.patience_ms ? a->d->setup.patience_ms : PATIENCE_MS);
+}
+
+static void on_patience(void *owner)
+{
+    struct ask *a = owner;
+    struct refusal refusal;
+    say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+    refusal_set(
+        &refusal, REFUSAL_BUSY, NULL,
+        "job %llu, which serves this model, said nothing of this request for %u s: see `ringctl job %llu`",
+        (unsigned long long)a->job, (a->d->setup.patience_ms ? a->d->setup.patience_ms : PATIENCE_MS) / 1000,
+        (unsigned long long)a->job);
+    fail(a, &refusal);
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+/* As it is now: with the tokens that its answers have so far. */
+static void ask_stage(struct ask *a)
+{
+    json_t *request = json_copy(a->request), *so_far = json_array();
+    size_t have = 0;
+    for (size_t i = 0; i < a->nchoices; i++) {
+        json_array_append(so_far, a->choices[i].ids);
+        have += json_array_size(a->choices[i].ids);
+    }
+    json_object_set_new(request, "id", json_integer((json_int_t)a->id));
+    if (have)
+        json_object_set(request, "so_far", so_far);
+    json_decref(so_far);
+    say(a, json_pack("{s:s s:o}", "do", "ask", "ask", request));
+    for (size_t i = 0; i < a->nchoices; i++)
+        if (a->choices[i].is_over)
+            say(a,
+                json_pack("{s:s s:I s:I}", "do", "cancel", "id", (json_int_t)a->id, "choice", (json_int_t)i));
+}
+
+int desk_ask(struct desk *d, struct ask **ret, uint64_t job, json_t *request, size_t choices,
+             const struct ask_ops *ops, void *owner, struct refusal *refusal)
+{
+    const size_t bytes = sizeof(struct ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
+    if (!ledger_take(&d->bytes, bytes)) {
+        json_decref(request);
+        return refusal_set(refusal, REFUSAL_BUSY, NULL,
+                           "requests that wait fill all the memory for them: ask again in a moment");
+    }
+    struct ask *a = xcalloc(1, sizeof *a);
+    *a = (struct ask){.d = d,
+                      .id = ++d->last_id,
+                      .job = job,
+                      .request = request,
+                      .choices = xcalloc(choices, sizeof *a->choices),
+                      .nchoices = choices,
+                      .ops = ops,
+                      .owner = owner,
+                      .bytes = bytes};
+    for (size_t i = 0; i < choices; i++)
+        a->choices[i].ids = json_array();
+    a->patience = timer_new(d->setup.base, on_patience, a);
+    LIST_INSERT_HEAD(&d->asks, a, next);
+    wait_on(a);
+    ask_stage(a);
+    *ret = a;
+    return 0;
+}
+
+/* --- what a stage says ------------------------------------------------------------------------ */
+
+static struct ask *find(struct desk *d, uint64_t job, const json_t *event)
+{
+    const json_t *id = json_object_get(event, "id");
+    struct ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (a->job == job && !a->is_over && json_is_integer(id) && a->id == (uint64_t)json_integer_value(id))
+            return a;
+    return NULL;
+}
+
+static struct ask_choice *choice_of(const struct ask *a, const json_t *event, size_t *ret_at)
+{
+    const json_int_t at = json_integer_value(json_object_get(event, "choice"));
+    if (!a || at < 0 || (size_t)at >= a->nchoices || a->choices[at].is_over)
+        return NULL;
+    *ret_at = (size_t)at;
+    return &a->choices[at];
+}
+
+static void close_choice(struct ask *a, struct ask_choice *c)
+{
+    c->is_over = true;
+    if (++a->nover == a->nchoices)
+        finish(a);
+}
+
+static size_t size_of(const json_t *event, const char *key)
+{
+    const json_int_t value = json_integer_value(json_object_get(event, key));
+    return value > 0 ? (size_t)value : 0;
+}
+
+static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
+{
+    const json_t *text = json_object_get(event, "template");
+    struct model *m;
+    struct ask *a;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job)
+            break;
+    if (!m) {
+        m = xcalloc(1, sizeof *m);
+        m->it.job = job;
+        LIST_INSERT_HEAD(&d->models, m, next);
+    }
+    m->it.format =
+        chat_format_of(json_is_string(text) ? json_string_value(text) : "", json_string_length(text));
+    m->it.max_context = size_of(event, "max_context");
+    m->it.dim = size_of(event, "dim");
+    m->it.kv_blocks = size_of(event, "kv_blocks");
+    LIST_FOREACH (a, &d->asks, next)
+        if (a->job == job && !a->is_over)
+            ask_stage(a);
+}
+
+static void hear_load(struct desk *d, uint64_t job, const json_t *event)
+{
+    struct model *m;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job) {
+            json_decref(m->it.load);
+            m->it.load = json_deep_copy(event);
+        }
+}
+
+static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
+{
+    struct ask *a = find(d, job, event);
+    const json_t *tail = json_object_get(event, "tail");
+    if (!a)
+        return;
+    wait_on(a);
+    if (a->is_begun) /* once more, after a loss */
+        return;
+    a->is_begun = true;
+    const struct ask_begun begun = {.prompt_tokens = size_of(event, "prompt_tokens"),
+                                    .cached_tokens = size_of(event, "cached_tokens"),
+                                    .tail = json_is_string(tail) ? json_string_value(tail) : "",
+                                    .ntail = json_string_length(tail)};
+    if (a->ops->begun)
+        a->ops->begun(a->owner, &begun);
+}
+
+/* A token's bytes: a text, or numbers where they are none. */
+static bool read_likely(struct likely_text *ret, char room[BYTES_MAX], const json_t *token)
+{
+    const json_t *text = json_object_get(token, "text"), *bytes = json_object_get(token, "bytes");
+    const size_t n = json_array_size(bytes);
+    *ret = (struct likely_text){.text = json_string_value(text),
+                                .n = json_string_length(text),
+                                .logprob = json_number_value(json_object_get(token, "logprob"))};
+    if (ret->text)
+        return true;
+    if (!json_is_array(bytes) || n > BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        room[i] = (char)json_integer_value(json_array_get(bytes, i));
+    ret->text = room;
+    ret->n = n;
+    return true;
+}
+
+/* Kept, so that the answer can go on after a loss. */
+static bool keep_id(struct ask *a, struct ask_choice *c, const json_t *token)
+{
+    const json_t *id = json_object_get(token, "token");
+    const size_t more = 3 * sizeof(json_int_t); /* of a number, roughly */
+    if (!json_is_integer(id) || !ledger_take(&a->d->bytes, more))
+        return false;
+    a->bytes += more;
+    return !json_array_append_new(c->ids, json_integer(json_integer_value(id)));
+}
+
+static void hear_token(struct desk *d, uint64_t job, const json_t *token)
+{
+    char rooms[TOP_MAX + 1][BYTES_MAX];
+    struct likely_text likely[TOP_MAX + 1];
+    const json_t *top = json_object_get(token, "top");
+    struct refusal refusal;
+    size_t at, n = 0;
+    struct ask *a = find(d, job, token);
+    struct ask_choice *c = choice_of(a, token, &at);
+    if (!c || !a->is_begun || !read_likely(&likely[0], rooms[0], token) ||
+        size_of(token, "n") != json_array_size(c->ids) + 1)
+        return; /* of an attempt that is over, or nonsense */
+    wait_on(a);
+    if (!keep_id(a, c, token)) {
+        refusal_set(&refusal, REFUSAL_BUSY, NULL, "answers under way fill all the memory for them");
+        say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+        fail(a, &refusal);
+        return;
+    }
+    while (n < TOP_MAX && n < json_array_size(top) &&
+           read_likely(&likely[n + 1], rooms[n + 1], json_array_get(top, n)))
+        n++;
+    const struct reply_token told = {.self = likely[0], .top = likely + 1, .ntop = n};
+    if (a->ops->token(a->owner, at, &told))
+        return;
+    c = choice_of(a = find(d, job, token), token, &at);
+    if (!c)
+        return;
+    if (a->nover + 1 < a->nchoices)
+        say(a, json_pack("{s:s s:I s:I}", "do", "cancel", "id", (json_int_t)a->id, "choice", (json_int_t)at));
+    else
+        say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+    close_choice(a, c);
+}
+
+static void hear_tokens(struct desk *d, uint64_t job, const json_t *event)
+{
+    size_t i;
+    json_t *token;
+    json_array_foreach (json_object_get(event, "tokens"), i, token)
+        hear_token(d, job, token);
+}
+
+static void hear_refused(struct desk *d, uint64_t job, const json_t *event)
+{
+    static const struct {
+        const char *name;
+        enum refusal_kind kind;
+    } kinds[] = {{"invalid", REFUSAL_INVALID},
+                 {"too_long", REFUSAL_TOO_LONG},
+                 {"no_model", REFUSAL_NO_MODEL},
+                 {"busy", REFUSAL_BUSY}};
+    struct ask *a = find(d, job, event);
+    const char *name = json_string_value(json_object_get(event, "kind")),
+               *text = json_string_value(json_object_get(event, "error"));
+    enum refusal_kind kind = REFUSAL_INTERNAL;
+    struct refusal refusal;
+    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
+        kind = strcmp(name, kinds[i].name) ? kind : kinds[i].kind;
+    refusal_set(&refusal, kind, NULL, "%s", text ? text : "the stage of this model refuses it");
+    if (a)
+        fail(a, &refusal);
+}
+
+static void hear_ended(struct desk *d, uint64_t job, const json_t *event)
+{
+    struct ask *a = find(d, job, event);
+    const char *why = json_string_value(json_object_get(event, "why"));
+    size_t at;
+    struct ask_choice *c = choice_of(a, event, &at);
+    if (!c)
+        return;
+    if (!why || !strcmp(why, "error")) {
+        hear_refused(d, job, event);
+        return;
+    }
+    close_choice(a, c);
+    a->ops->ended(a->owner, at, !strcmp(why, "length"));
+}
+
+static void hear_answer(struct desk *d, uint64_t job, const json_t *event)
+{
+    struct ask *a = find(d, job, event);
+    if (!a || !a->ops->answered)
+        return;
+    finish(a);
+    a->ops->answered(a->owner, event);
+}
+
+static const struct {
+    const char *kind;
+    void (*hear)(struct desk *d, uint64_t job, const json_t *event);
+} words[] = {{"serving", hear_serving},    {"load", hear_load},
+             {"ask-begun", hear_begun},    {"tokens", hear_tokens},
+             {"ended", hear_ended},        {"refused", hear_refused},
+             {"embedded", hear_answer},    {"tokenized", hear_answer},
+             {"detokenized", hear_answer}, {NULL, NULL}};
+
+bool desk_hears(const char *kind)
+{
+    size_t i = 0;
+    while (words[i].kind && strcmp(words[i].kind, kind))
+        i++;
+    return words[i].kind;
+}
+
+void desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event)
+{
+    for (size_t i = 0; words[i].kind; i++)
+        if (!strcmp(words[i].kind, kind))
+            words[i].hear(d, job, event);
+}
+
+/* --- models, opening and closing -------------------------------------------------------------- */
+
+const struct desk_model *desk_model(const struct desk *d, uint64_t job)
+{
+    const struct model *m;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job)
+            return &m->it;
+    return NULL;
+}
+
+static void forget_model(struct model *m)
+{
+    LIST_REMOVE(m, next);
+    json_decref(m->it.load);
+    free(m);
+}
+
+/* One after the other from the beginning, for each may drop others. job 0: of all. */
+static void fail_all(struct desk *d, uint64_t job, const struct refusal *refusal)
+{
+    for (struct ask *a = LIST_FIRST(&d->asks); a;) {
+        const bool is_meant = !a->is_over && (!job || a->job == job);
+        if (is_meant)
+            fail(a, refusal);
+        a = is_meant ? LIST_FIRST(&d->asks) : LIST_NEXT(a, next);
+    }
+}
+
+void desk_ended(struct desk *d, uint64_t job, const char *why)
+{
+    struct refusal refusal;
+    struct model *m;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job) {
+            forget_model(m);
+            break;
+        }
+    refusal_set(&refusal, REFUSAL_INTERNAL, NULL, "job %llu, which served this model, is over: %s",
+                (unsigned long long)job, why);
+    fail_all(d, job, &refusal);
+}
+
+struct desk *desk_new(const struct desk_setup *setup)
+{
+    struct desk *d = xcalloc(1, sizeof *d);
+    d->setup = *setup;
+    LIST_INIT(&d->asks);
+    LIST_INIT(&d->models);
+    ledger_register(setup->ledger, &d->bytes, "asks", MOST_BYTES);
+    return d;
+}
+
+void desk_free(struct desk *d)
+{
+    struct refusal refusal;
+    if (!d)
+        return;
+    refusal_set(&refusal, REFUSAL_BUSY, NULL, "ringd on this node is stopping");
+    fail_all(d, 0, &refusal);
+    while (!LIST_EMPTY(&d->models))
+        forget_model(LIST_FIRST(&d->models));
+    free(d);
+}

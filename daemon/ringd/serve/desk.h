@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests to the models that this node serves: it is the head of a job of type serve, and its
+ * stage, rank 0, answers. The desk hands requests to the stage and gives back what it says. It
+ * keeps the tokens of an answer until the answer ends: should the job lose a node, it asks the next
+ * stage to go on behind them. Knows no client. Loop thread. */
+#ifndef DAEMON_DESK_H
+#define DAEMON_DESK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/ringd/openai/chat_format.h"
+#include "daemon/ringd/openai/logprobs.h"
+#include "daemon/ringd/openai/refusal.h"
+
+struct ask; /* one request */
+struct desk;
+struct event_base;
+struct ledger;
+
+struct desk_setup {
+    struct event_base *base; /* borrowed */
+    struct ledger *ledger;   /* borrowed: gets the queue "asks"; may be NULL */
+    /* To the stage of that job, which runs on this node. Takes the reference. Not 0: there is none
+     * now; the desk asks again once it serves. */
+    int (*say)(void *owner, uint64_t job, json_t *message);
+    void *owner;
+    unsigned patience_ms; /* with a stage that says nothing of a request; 0: ten minutes */
+};
+struct desk *desk_new(const struct desk_setup *setup);
+/* All that wait are told so. Before http_stop. */
+void desk_free(struct desk *d);
+
+/* --- models ----------------------------------------------------------------------------------- */
+
+/* What a stage says of itself once it takes requests. */
+struct desk_model {
+    uint64_t job;
+    struct chat_format format;
+    size_t max_context; /* tokens of a prompt and its answer */
+    size_t dim;         /* values of an embedding */
+    size_t kv_blocks;
+    json_t *load; /* owned: its last event "load", or NULL */
+};
+const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+
+/* Is an event of a stage, by its kind, for the desk? */
+bool desk_hears(const char *kind);
+void desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);
+void desk_ended(struct desk *d, uint64_t job, const char *why); /* that job, with a sentence */
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+struct ask_begun {
+    size_t prompt_tokens, cached_tokens; /* cached: of the prompt, computed before */
+    const char *tail;                    /* [ntail] borrowed: the end of the prompt's text */
+    size_t ntail;
+};
+
+/* What comes of a request. Each of them may drop it. NULL: such a word is not for this one. */
+struct ask_ops {
+    void (*begun)(void *owner, const struct ask_begun *begun); /* once, before all tokens */
+    /* False: no more tokens of this choice are wanted, and its `ended` is not called. */
+    bool (*token)(void *owner, size_t choice, const struct reply_token *token);
+    void (*ended)(void *owner, size_t choice, bool is_cut); /* is_cut: at max_tokens, or the context */
+    void (*answered)(void *owner, const json_t *event);     /* of a request without tokens */
+    /* Instead of all the rest: nothing more comes. */
+    void (*failed)(void *owner, const struct refusal *refusal);
+};
+
+/* `request`: as {"do":"ask"} of a stage has it (daemon/stage/serve), without its "id". Takes the
+ * reference. `choices`: how many answers it has. ops and owner are borrowed. −EINVAL and the
+ * refusal: there is no room. The request lives until ask_drop. */
+int desk_ask(struct desk *d, struct ask **ret, uint64_t job, json_t *request, size_t choices,
+             const struct ask_ops *ops, void *owner, struct refusal *refusal);
+/* NULL is accepted. What has not ended is cancelled. */
+void ask_drop(struct ask *a);
+
+#endif

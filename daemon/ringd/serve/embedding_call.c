@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns a request for embeddings: an ask at the desk for each input. */
+#include <stdlib.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/openai/embeddings.h"
+#include "daemon/ringd/serve/served.h"
+
+struct embedding;
+
+struct input_ask {
+    struct embedding *of; /* borrowed: owner */
+    size_t at;
+    struct ask *ask; /* owned */
+};
+
+struct embedding {
+    struct http_call *call;
+    struct embedding_request request;
+    char *model; /* owned */
+    size_t dim, open, prompt_tokens;
+    float *values;          /* owned [request.ninput, dim] */
+    struct input_ask *asks; /* owned [request.ninput] */
+};
+
+static void embedding_free(struct embedding *e)
+{
+    for (size_t i = 0; i < e->request.ninput; i++)
+        ask_drop(e->asks[i].ask);
+    embedding_request_done(&e->request);
+    free(e->values);
+    free(e->asks);
+    free(e->model);
+    free(e);
+}
+
+static void fail(struct embedding *e, const struct refusal *refusal)
+{
+    served_refuse(e->call, false, refusal);
+    embedding_free(e);
+}
+
+static void on_failed(void *owner, const struct refusal *refusal)
+{
+    fail(((struct input_ask *)owner)->of, refusal);
+}
+
+static void finish(struct embedding *e)
+{
+    struct refusal refusal;
+    json_t *answer;
+    if (embeddings_answer(&answer, &e->request, e->model, e->values, e->dim, e->prompt_tokens, &refusal)) {
+        fail(e, &refusal);
+        return;
+    }
+    served_reply(e->call, answer);
+    embedding_free(e);
+}
+
+static void on_answered(void *owner, const json_t *event)
+{
+    const struct input_ask *a = owner;
+    struct embedding *e = a->of;
+    const json_t *values = json_object_get(event, "values");
+    struct refusal refusal;
+    if (json_array_size(values) != e->dim) {
+        refusal_set(&refusal, REFUSAL_INTERNAL, NULL, "the stage answered with %zu values instead of %zu",
+                    json_array_size(values), e->dim);
+        fail(e, &refusal);
+        return;
+    }
+    for (size_t i = 0; i < e->dim; i++)
+        e->values[a->at * e->dim + i] = (float)json_number_value(json_array_get(values, i));
+    e->prompt_tokens += (size_t)json_integer_value(json_object_get(event, "prompt_tokens"));
+    if (!--e->open)
+        finish(e);
+}
+
+static json_t *ask_of(const struct completion_prompt *input)
+{
+    return json_pack("{s:s s:s s:o}", "kind", "embed", "pooling", "mean", input->text ? "text" : "ids",
+                     input->text ? json_stringn(input->text, input->ntext)
+                                 : json_incref((json_t *)input->token));
+}
+
+void served_embed(const struct served *served, struct http_call *call, json_t *body)
+{
+    static const struct ask_ops ops = {.answered = on_answered, .failed = on_failed};
+    struct refusal refusal;
+    struct embedding *e = xcalloc(1, sizeof *e);
+    if (embedding_request_read(&e->request, body, &refusal)) {
+        served_refuse(call, false, &refusal);
+        free(e);
+        return;
+    }
+    const size_t n = e->request.ninput;
+    e->call = call;
+    e->model = xstrdup(served->name);
+    e->dim = served->model->dim;
+    e->open = n;
+    e->values = xcalloc(n * e->dim + 1, sizeof *e->values);
+    e->asks = xcalloc(n, sizeof *e->asks);
+    int r = 0;
+    for (size_t i = 0; i < n && !r; i++) {
+        struct input_ask *a = &e->asks[i];
+        *a = (struct input_ask){.of = e, .at = i};
+        r = desk_ask(served->desk, &a->ask, served->model->job, ask_of(&e->request.input[i]), 0, &ops, a,
+                     &refusal);
+    }
+    if (r)
+        fail(e, &refusal);
+}

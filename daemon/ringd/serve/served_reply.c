@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/serve/served.h"
+
+static void reply(struct http_call *call, unsigned status, json_t *answer)
+{
+    char *text = json_dumps(answer, JSON_COMPACT);
+    http_reply(call, (int)status, "application/json", text ? text : "{}", text ? strlen(text) : 2);
+    free(text);
+    json_decref(answer);
+}
+
+void served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal)
+{
+    if (is_anthropic)
+        reply(call, refusal_anthropic_status(refusal), refusal_anthropic(refusal));
+    else
+        reply(call, refusal_openai_status(refusal), refusal_openai(refusal));
+}
+
+void served_reply(struct http_call *call, json_t *answer)
+{
+    reply(call, 200, answer);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/serve/rows_batch.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage/stage_go.h"
+
+/* As they lie in a message: little-endian, as all data messages (message.h). */
+struct wire_head {
+    uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust;
+};
+struct wire_piece {
+    uint32_t at, n, adapter, nblocks;
+};
+struct wire_choice {
+    uint32_t row, top, wants_logprob, top_k;
+    uint64_t index, seed;
+    float temperature, top_p, min_p;
+    uint32_t nadjust;
+};
+
+static size_t blocks_of(size_t positions)
+{
+    return (positions + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
+}
+
+size_t rows_batch_most(const struct job_plan *p)
+{
+    return sizeof(struct wire_head) +
+           p->seqs * (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
+                      sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust));
+}
+
+size_t rows_answer_size(const struct rows_batch *b, size_t dim)
+{
+    size_t size = b->nhidden * dim * sizeof(float);
+    for (size_t i = 0; i < b->nchoices; i++)
+        size += sizeof(struct rows_token) + b->choices[i].top * sizeof(struct likely);
+    return size;
+}
+
+/* --- encoding --------------------------------------------------------------------------------- */
+
+static uint8_t *put(uint8_t *out, const void *from, size_t n)
+{
+    if (n)
+        memcpy(out, from, n);
+    return out + n;
+}
+
+size_t rows_batch_encode(uint8_t *out, const struct rows_batch *b)
+{
+    struct wire_head head = {.is_end = b->is_end,
+                             .npieces = (uint32_t)b->npieces,
+                             .nrows = (uint32_t)b->nrows,
+                             .nchoices = (uint32_t)b->nchoices,
+                             .first_hidden = b->first_hidden,
+                             .nhidden = b->nhidden};
+    for (size_t i = 0; i < b->npieces; i++)
+        head.nblocks += (uint32_t)b->pieces[i].nblocks;
+    for (size_t i = 0; i < b->nchoices; i++)
+        head.nadjust += (uint32_t)b->choices[i].how.nadjust;
+    uint8_t *at = put(out, &head, sizeof head);
+    for (size_t i = 0; i < b->nchoices; i++) {
+        const struct rows_choice *c = &b->choices[i];
+        const struct wire_choice w = {.row = c->row,
+                                      .top = c->top,
+                                      .wants_logprob = c->wants_logprob,
+                                      .top_k = c->how.top_k,
+                                      .index = c->index,
+                                      .seed = c->how.seed,
+                                      .temperature = c->how.temperature,
+                                      .top_p = c->how.top_p,
+                                      .min_p = c->how.min_p,
+                                      .nadjust = (uint32_t)c->how.nadjust};
+        at = put(at, &w, sizeof w);
+    }
+    for (size_t i = 0; i < b->npieces; i++) {
+        const struct stage_piece *s = &b->pieces[i];
+        const struct wire_piece w = {(uint32_t)s->at, (uint32_t)s->n, s->adapter, (uint32_t)s->nblocks};
+        at = put(at, &w, sizeof w);
+    }
+    for (size_t i = 0; i < b->nchoices; i++)
+        at = put(at, b->choices[i].how.adjust, b->choices[i].how.nadjust * sizeof(struct sample_adjust));
+    for (size_t i = 0; i < b->npieces; i++)
+        at = put(at, b->pieces[i].blocks, b->pieces[i].nblocks * sizeof(uint32_t));
+    return (size_t)(at - out);
+}
+
+/* --- decoding --------------------------------------------------------------------------------- */
+
+static int refuse(struct err *err, uint32_t from, const char *what, size_t is)
+{
+    return err_set(
+        err, -EBADMSG,
+        "rank %u sent a microbatch that does not fit the plan: %s is %zu; same ringd on all nodes?", from,
+        what, is);
+}
+
+static int check_head(const struct wire_head *h, size_t n, const struct job_plan *p, uint32_t from,
+                      struct err *err)
+{
+    const uint64_t needs = sizeof *h + (uint64_t)h->npieces * sizeof(struct wire_piece) +
+                           (uint64_t)h->nchoices * sizeof(struct wire_choice) +
+                           (uint64_t)h->nadjust * sizeof(struct sample_adjust) +
+                           (uint64_t)h->nblocks * sizeof(uint32_t);
+    if (needs != n)
+        return refuse(err, from, "its length", n);
+    if (h->is_end)
+        return n == sizeof *h ? 0 : refuse(err, from, "the length of the last one", n);
+    if (!h->npieces || h->npieces > p->seqs)
+        return refuse(err, from, "the number of its pieces", h->npieces);
+    if (!h->nrows || h->nrows > p->tokens)
+        return refuse(err, from, "the number of its rows", h->nrows);
+    if (h->nchoices > h->npieces)
+        return refuse(err, from, "the number of tokens to choose", h->nchoices);
+    if (h->nhidden > h->nrows || h->first_hidden > h->nrows - h->nhidden)
+        return refuse(err, from, "the number of rows whose values are wanted", h->nhidden);
+    return 0;
+}
+
+static int check_piece(const struct wire_piece *w, const struct job_plan *p, uint32_t from, struct err *err)
+{
+    const uint64_t end = (uint64_t)w->at + w->n;
+    if (!w->n || end > p->positions)
+        return refuse(err, from, "the last position of a piece", (size_t)end);
+    if (w->nblocks != blocks_of((size_t)end))
+        return refuse(err, from, "the number of blocks of a piece", w->nblocks);
+    if (w->adapter != STAGE_NO_ADAPTER && (p->tune.kind != TUNE_LORA || w->adapter > p->nmore))
+        return refuse(err, from, "the adapter of a piece", w->adapter);
+    return 0;
+}
+
+static bool is_share(float x)
+{
+    return x >= 0 && x <= 1;
+}
+
+static int check_choice(const struct wire_choice *w, size_t nrows, const struct job_plan *p, uint32_t from,
+                        struct err *err)
+{
+    if (w->row >= nrows)
+        return refuse(err, from, "the row of a token to choose", w->row);
+    if (w->top > GO_TOP_MAX || w->top > p->vocab)
+        return refuse(err, from, "the number of likeliest tokens", w->top);
+    if (w->nadjust > GO_ADJUST_MAX)
+        return refuse(err, from, "the number of adjusted tokens", w->nadjust);
+    if (!isfinite(w->temperature) || w->temperature < 0 || !is_share(w->top_p) || !is_share(w->min_p))
+        return refuse(err, from, "what a choice depends on: the row", w->row);
+    return 0;
+}
+
+static int check_adjusts(const struct sample_adjust *a, size_t n, const struct job_plan *p, uint32_t from,
+                         struct err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].id >= p->vocab || !isfinite(a[i].repeat) || a[i].repeat <= 0 || !isfinite(a[i].add))
+            return refuse(err, from, "an adjusted token", a[i].id);
+    return 0;
+}
+
+/* Where the arrays of a decoded one begin, in one allocation. */
+struct rows_room {
+    struct stage_piece *pieces;
+    struct rows_choice *choices;
+    struct sample_adjust *adjust;
+    uint32_t *blocks;
+};
+
+static void *make_room(struct rows_room *ret, const struct wire_head *h)
+{
+    const size_t pieces = h->npieces * sizeof *ret->pieces, choices = h->nchoices * sizeof *ret->choices,
+                 adjust = h->nadjust * sizeof *ret->adjust, blocks = h->nblocks * sizeof *ret->blocks;
+    uint8_t *room = malloc(pieces + choices + adjust + blocks + 1);
+    if (room)
+        *ret = (struct rows_room){(struct stage_piece *)room, (struct rows_choice *)(room + pieces),
+                                  (struct sample_adjust *)(room + pieces + choices),
+                                  (uint32_t *)(room + pieces + choices + adjust)};
+    return room;
+}
+
+static int read_choices(struct rows_batch *b, const struct wire_head *h, const struct rows_room *room,
+                        const uint8_t *in, const struct job_plan *p, uint32_t from, struct err *err)
+{
+    size_t adjusts = 0;
+    for (size_t i = 0; i < h->nchoices; i++) {
+        struct wire_choice w;
+        memcpy(&w, in + i * sizeof w, sizeof w);
+        int r = check_choice(&w, h->nrows, p, from, err);
+        if (!r && w.nadjust > h->nadjust - adjusts)
+            r = refuse(err, from, "the number of adjusted tokens", w.nadjust);
+        if (r)
+            return r;
+        b->choices[i] = (struct rows_choice){.row = w.row,
+                                             .top = w.top,
+                                             .wants_logprob = w.wants_logprob,
+                                             .index = w.index,
+                                             .how = {.temperature = w.temperature,
+                                                     .top_p = w.top_p,
+                                                     .min_p = w.min_p,
+                                                     .top_k = w.top_k,
+                                                     .seed = w.seed,
+                                                     .adjust = room->adjust + adjusts,
+                                                     .nadjust = w.nadjust}};
+        adjusts += w.nadjust;
+    }
+    return adjusts == h->nadjust ? 0 : refuse(err, from, "the number of adjusted tokens", h->nadjust);
+}
+
+static int read_pieces(struct rows_batch *b, const struct wire_head *h, const struct rows_room *room,
+                       const uint8_t *in, const struct job_plan *p, uint32_t from, struct err *err)
+{
+    size_t blocks = 0, rows = 0;
+    for (size_t i = 0; i < h->npieces; i++) {
+        struct wire_piece w;
+        memcpy(&w, in + i * sizeof w, sizeof w);
+        int r = check_piece(&w, p, from, err);
+        if (!r && w.nblocks > h->nblocks - blocks)
+            r = refuse(err, from, "the number of blocks of a piece", w.nblocks);
+        if (r)
+            return r;
+        b->pieces[i] = (struct stage_piece){room->blocks + blocks, w.nblocks, w.at, w.n, w.adapter};
+        blocks += w.nblocks;
+        rows += w.n;
+    }
+    for (size_t i = 0; i < blocks; i++)
+        if (room->blocks[i] >= p->kv_blocks)
+            return refuse(err, from, "a block", room->blocks[i]);
+    return rows == h->nrows && blocks == h->nblocks ? 0 : refuse(err, from, "the number of its rows", rows);
+}
+
+int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const struct job_plan *p,
+                      uint32_t from, struct err *err)
+{
+    struct wire_head h;
+    struct rows_room room;
+    if (n < sizeof h)
+        return refuse(err, from, "its length", n);
+    memcpy(&h, in, sizeof h);
+    int r = check_head(&h, n, p, from, err);
+    if (r)
+        return r;
+    struct rows_batch b = {.is_end = h.is_end,
+                           .npieces = h.npieces,
+                           .nrows = h.nrows,
+                           .nchoices = h.nchoices,
+                           .first_hidden = h.first_hidden,
+                           .nhidden = h.nhidden,
+                           .room = make_room(&room, &h)};
+    if (!b.room)
+        return err_set(err, -ENOMEM, "out of memory for a microbatch");
+    b.pieces = room.pieces;
+    b.choices = room.choices;
+    const uint8_t *choices = in + sizeof h, *pieces = choices + h.nchoices * sizeof(struct wire_choice),
+                  *adjust = pieces + h.npieces * sizeof(struct wire_piece),
+                  *blocks = adjust + h.nadjust * sizeof *room.adjust;
+    memcpy(room.adjust, adjust, h.nadjust * sizeof *room.adjust);
+    memcpy(room.blocks, blocks, h.nblocks * sizeof *room.blocks);
+    r = read_choices(&b, &h, &room, choices, p, from, err);
+    if (!r)
+        r = read_pieces(&b, &h, &room, pieces, p, from, err);
+    if (!r)
+        r = check_adjusts(room.adjust, h.nadjust, p, from, err);
+    if (r)
+        rows_batch_done(&b);
+    else
+        *ret = b;
+    return r;
+}
+
+void rows_batch_done(struct rows_batch *b)
+{
+    free(b->room);
+    b->room = NULL;
+}

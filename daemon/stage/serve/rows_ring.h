@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Microbatches of rows on their way through the stages: rank 0 sends one while later ranks work on
+ * those before it, and the last rank answers with the tokens it has chosen. Their order is the same
+ * on every rank, so blocks that one lets go of may be another's at once. It lies between two rounds
+ * of the runner (runner_serve). Main thread of ringd-stage. */
+#ifndef DAEMON_ROWS_RING_H
+#define DAEMON_ROWS_RING_H
+
+#include "daemon/common/progress.h"
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/stage/serve/rows_batch.h"
+
+struct rows_ring {
+    const struct job_plan *plan; /* borrowed, as all below */
+    struct stage *stage;         /* of this rank */
+    struct exchange *exchange;
+    struct progress *progress;
+    struct sample_scratch *scratch; /* [vocab] of the last rank */
+    uint32_t rank, prev, next, round;
+    void (*rounded)(void *owner); /* after each microbatch */
+    void *owner;
+};
+
+/* What the last rank has chosen. */
+struct rows_answer {
+    void *room; /* owned: release with rows_ring_release */
+    size_t n;
+};
+
+/* Rank 0: computes microbatch number `mb`, from 1 on, and sends it; with one rank, `ret` is its
+ * answer, else it is left alone. ids [nrows]. The batch is borrowed. */
+int rows_ring_send(struct rows_ring *r, uint32_t mb, const struct rows_batch *batch, const uint32_t *ids,
+                   struct rows_answer *ret, struct err *err);
+/* Rank 0 of several: is the answer of a microbatch that was sent here? 1 and `ret`; 0: not yet. */
+int rows_ring_answer(struct rows_ring *r, uint32_t mb, struct rows_answer *ret, struct err *err);
+/* Rank 0 of several: sleeps until something has changed. */
+void rows_ring_wait(struct rows_ring *r, uint32_t mb);
+/* Choice i of an answer [likely]: how likely the first `top` are. */
+const struct rows_token *rows_answer_token(const struct rows_answer *a, const struct rows_batch *batch,
+                                           size_t i, const struct likely **ret_likely);
+const float *rows_answer_hidden(const struct rows_answer *a, const struct rows_batch *batch);
+void rows_ring_release(struct rows_ring *r, struct rows_answer *a);
+/* Rank 0: no more follow `mb` − 1. */
+int rows_ring_end(struct rows_ring *r, uint32_t mb, struct err *err);
+
+/* Other ranks: microbatches as they come, until the end. */
+int rows_ring_follow(struct rows_ring *r, struct err *err);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/serve/serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "daemon/stage/serve/serve_impl.h"
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static int answer_at_once(struct serve *s, const struct serve_ask *ask, struct err *err)
+{
+    const bool is_text = ask->kind == ASK_DETOKENIZE;
+    json_t *answer =
+        is_text ? serve_ask_plain_text(ask, &s->model, err) : serve_ask_tokens(ask, &s->model, err);
+    if (answer)
+        stage_event(s->head->events, is_text ? "detokenized" : "tokenized", answer);
+    return answer ? 0 : -EINVAL;
+}
+
+/* A request that cannot be answered is refused; the others go on. */
+static void take_ask(struct serve *s, const json_t *json)
+{
+    struct serve_ask *ask = NULL;
+    struct err err = {""};
+    int r = serve_ask_read(&ask, &s->model, json, &err);
+    const bool has_rows = !r && ask->kind <= ASK_EMBED;
+    if (!r)
+        r = has_rows ? seqs_add(s, ask, &err) : answer_at_once(s, ask, &err);
+    if (r)
+        tell_refused(s, (uint64_t)json_integer_value(json_object_get(json, "id")), r, err.text);
+    if (r || !has_rows)
+        serve_ask_free(ask);
+}
+
+static void take_cancel(struct serve *s, const json_t *message)
+{
+    const json_t *choice = json_object_get(message, "choice");
+    const uint64_t id = (uint64_t)json_integer_value(json_object_get(message, "id"));
+    for (struct seq *q = s->seqs, *next; q; q = next) {
+        next = q->next;
+        if (q->ask->id == id && (!choice || (json_int_t)q->choice == json_integer_value(choice)))
+            seq_end(s, q);
+    }
+}
+
+/* False: the daemon wants no more. */
+static bool take_messages(struct serve *s)
+{
+    json_t *message;
+    bool is_over = false;
+    while ((message = ask_inbox_take(&s->head->asks, &is_over))) {
+        const char *what = json_string_value(json_object_get(message, "do"));
+        if (!strcmp(what, "ask"))
+            take_ask(s, json_object_get(message, "ask"));
+        else
+            take_cancel(s, message);
+        json_decref(message);
+    }
+    s->head->has_left = atomic_load(&s->head->leave) != HEAD_STAYS;
+    return !is_over && !s->head->has_left;
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static bool is_end(const struct serve *s, const struct seq *q, uint32_t id)
+{
+    const struct config *c = &s->head->config;
+    for (size_t i = 0; i < c->neos; i++)
+        if ((uint32_t)c->eos[i] == id)
+            return true;
+    return q->ask->has_end && q->ask->end == id;
+}
+
+static int take_token(struct serve *s, json_t *list, const struct flight *f, size_t i,
+                      const struct rows_answer *a, struct err *err)
+{
+    const struct likely *likely;
+    const struct rows_token *token = rows_answer_token(a, &f->batch, i, &likely);
+    struct seq *q = f->of_choice[i];
+    if (q->is_dead)
+        return 0;
+    if (token->token >= s->plan->vocab)
+        return err_set(err, -EBADMSG, "the last rank chose %u, which is no token of this model",
+                       token->token);
+    s->counts.generated++;
+    if (is_end(s, q, token->token)) {
+        q->ending = "stop";
+        return 0;
+    }
+    if (seq_append(q, token->token))
+        return err_set(err, -ENOMEM, "out of memory");
+    if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
+        q->ending = "length";
+    return tell_token(s, list, q, token, likely, f->batch.choices[i].top, err);
+}
+
+/* In the order of the text, so that its pieces make no difference. */
+static void take_hidden(struct serve *s, const struct flight *f, const struct rows_answer *a)
+{
+    const float *rows = rows_answer_hidden(a, &f->batch);
+    struct seq *q = f->hidden;
+    const size_t dim = s->plan->dim;
+    if (!q || q->is_dead)
+        return;
+    for (size_t i = 0; i < f->batch.nhidden; i++)
+        for (size_t k = 0; k < dim; k++)
+            q->ask->sum[k] += (double)rows[i * dim + k];
+    if (q->computed == q->n)
+        q->ending = "stop";
+}
+
+static void land(struct serve *s, const struct flight *f)
+{
+    for (size_t i = 0; i < f->batch.npieces; i++) {
+        struct seq *q = f->of_piece[i];
+        if (!q->is_dead && q->ending) {
+            if (q->ask->kind == ASK_EMBED)
+                tell_embedded(s, q);
+            else
+                tell_ended(s, q);
+            seq_end(s, q);
+        }
+        seq_landed(q);
+    }
+}
+
+static int take_answer(struct serve *s, struct rows_answer *a, struct err *err)
+{
+    struct flight f = s->flights[0];
+    memmove(s->flights, s->flights + 1, --s->nflights * sizeof *s->flights);
+    json_t *list = json_array();
+    int e = a->n >= rows_answer_size(&f.batch, s->plan->dim)
+                ? 0
+                : err_set(err, -EBADMSG, "the last rank answered with %zu bytes, which is too short", a->n);
+    for (size_t i = 0; i < f.batch.nchoices && !e; i++)
+        e = take_token(s, list, &f, i, a, err);
+    if (!e)
+        take_hidden(s, &f, a);
+    if (!e && json_array_size(list))
+        stage_event(s->head->events, "tokens", json_pack("{s:O}", "tokens", list));
+    json_decref(list);
+    land(s, &f);
+    flight_done(&f);
+    rows_ring_release(&s->ring, a);
+    return e;
+}
+
+/* --- its life --------------------------------------------------------------------------------- */
+
+static bool may_send(const struct serve *s)
+{
+    return s->nflights < s->plan->ranks;
+}
+
+/* 1: a microbatch was sent; 0: there is nothing to compute now. */
+static int send_next(struct serve *s, struct err *err)
+{
+    struct rows_answer answer = {0};
+    struct flight f;
+    bool any;
+    int e = flight_fill(s, &f, &any, err);
+    if (e || !any)
+        return e;
+    f.mb = ++s->last_mb;
+    s->flights[s->nflights++] = f;
+    e = rows_ring_send(&s->ring, f.mb, &f.batch, f.ids, &answer, err);
+    if (!e && s->plan->ranks == 1)
+        e = take_answer(s, &answer, err);
+    return e ? e : 1;
+}
+
+/* 1: an answer came; 0: none is here. */
+static int hear(struct serve *s, struct err *err)
+{
+    struct rows_answer answer = {0};
+    int e = s->nflights ? rows_ring_answer(&s->ring, s->flights[0].mb, &answer, err) : 0;
+    if (e == 1)
+        e = take_answer(s, &answer, err);
+    else
+        return e;
+    return e ? e : 1;
+}
+
+static int serve_loop(struct serve *s, struct runner *r, struct err *err)
+{
+    int e = 0;
+    while (!e && take_messages(s)) {
+        tell_load(s, false);
+        e = hear(s, err);
+        if (!e && may_send(s))
+            e = send_next(s, err);
+        if (e > 0) {
+            e = 0;
+        } else if (!e && s->nflights) {
+            rows_ring_wait(&s->ring, s->flights[0].mb);
+        } else if (!e) {
+            tell_load(s, true);
+            runner_idle(r);
+            ask_inbox_wait(&s->head->asks);
+        }
+    }
+    while (!e && s->nflights) { /* what is on its way comes home, before the ring is used for other things */
+        e = hear(s, err);
+        if (!e && s->nflights)
+            rows_ring_wait(&s->ring, s->flights[0].mb);
+        e = e > 0 ? 0 : e;
+    }
+    return e ? e : rows_ring_end(&s->ring, s->last_mb + 1, err);
+}
+
+static int serve_open(struct serve *s, struct head *h, struct runner *r, struct err *err)
+{
+    struct err why;
+    uint64_t salt = 0;
+    *s = (struct serve){.model = {.head = h}, .head = h, .plan = &h->plan, .told_at = clock_now()};
+    if (chat_template_open(&s->model.tpl, h->spec.model, &why))
+        memcpy(s->model.why, why.text, sizeof s->model.why);
+    if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
+        salt = (uint64_t)clock_now().us;
+    s->pool = kv_pool_new(s->plan->kv_blocks, salt);
+    return s->pool ? runner_serve(r, &s->ring, err) : err_set(err, -ENOMEM, "out of memory");
+}
+
+static void serve_done(struct serve *s)
+{
+    for (size_t i = 0; i < s->nflights; i++) {
+        for (size_t k = 0; k < s->flights[i].batch.npieces; k++)
+            seq_landed(s->flights[i].of_piece[k]);
+        flight_done(&s->flights[i]);
+    }
+    while (s->seqs)
+        seq_end(s, s->seqs);
+    kv_pool_free(s->pool);
+    chat_template_close(s->model.tpl);
+}
+
+int head_serve(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    struct serve s;
+    int e = serve_open(&s, h, r, err);
+    if (!e) {
+        tell_serving(&s);
+        e = serve_loop(&s, r, err);
+    }
+    serve_done(&s);
+    *ret_result = NULL;
+    return e;
+}

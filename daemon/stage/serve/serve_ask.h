@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A request for a model that is served, as the daemon's message {"do":"ask","ask":{…}} has it:
+ *   "id"      the daemon's number for it
+ *   "kind"    "text", "embed", "tokenize" or "detokenize"
+ *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without the
+ *             beginning of an answer), or "text" with perhaps "special", or "ids"
+ *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
+ *             what a job that generates has of the choice of tokens, and "so_far" [[ids], …], what
+ *             was generated before a loss, by answer
+ *   of an embedding: "pooling", "mean" or "last"
+ *   of a tokenization: "pieces", each token's text
+ * Reading it makes tokens of the prompt. Main thread of rank 0. */
+#ifndef DAEMON_SERVE_ASK_H
+#define DAEMON_SERVE_ASK_H
+
+#include "daemon/stage/plan/stage_head.h"
+#include "engine/text/chat.h"
+
+enum ask_kind { ASK_TEXT, ASK_EMBED, ASK_TOKENIZE, ASK_DETOKENIZE, ASK_KINDS };
+
+struct serve_ask {
+    uint64_t id;
+    enum ask_kind kind;
+    json_t *json;         /* owned: what spec points into */
+    struct job_spec spec; /* of a text: the choice of its tokens */
+    uint32_t *ids;        /* owned [n]: the prompt, or of detokenize what it is about */
+    size_t n;
+    char *tail; /* owned: the end of the prompt's text, or NULL */
+    size_t choices, max_tokens;
+    bool wants_logprob, is_last_alone; /* is_last_alone: of an embedding, the last token's */
+    bool has_end;                      /* the template names a token that ends a turn: */
+    uint32_t end;
+    size_t open;        /* answers that have not ended */
+    bool is_begun;      /* the daemon was told */
+    bool is_read;       /* its prompt is computed, so that its other answers share it */
+    double *sum;        /* owned [dim]: of an embedding, so far; NULL: of none */
+    size_t max_context; /* positions that its answers may have */
+};
+
+struct serve_model {
+    struct head *head;                          /* borrowed */
+    struct chat_template *tpl;                  /* owned; NULL: the model has none */
+    char why[sizeof((struct err *)NULL)->text]; /* why not */
+};
+
+/* −EINVAL, −E2BIG (it is longer than the context) or −ENOMEM, with a sentence. The ask is the
+ * caller's, for serve_ask_free. */
+int serve_ask_read(struct serve_ask **ret, struct serve_model *model, const json_t *json, struct err *err);
+void serve_ask_free(struct serve_ask *a);
+
+/* The answers that need no stage: {"ids", "pieces"} and {"text"}; NULL and a sentence. */
+json_t *serve_ask_tokens(const struct serve_ask *a, const struct serve_model *model, struct err *err);
+json_t *serve_ask_plain_text(const struct serve_ask *a, const struct serve_model *model, struct err *err);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The inside of serving on rank 0, shared by serve.c (its life: requests in, microbatches out),
+ * serve_seq.c (sequences, from a request to their end), serve_batch.c (which rows come next) and
+ * serve_tell.c (what the daemon hears). */
+#ifndef DAEMON_SERVE_IMPL_H
+#define DAEMON_SERVE_IMPL_H
+
+#include "daemon/stage/serve/kv_pool.h"
+#include "daemon/stage/serve/rows_ring.h"
+#include "daemon/stage/serve/serve_ask.h"
+#include "daemon/stage/stage_drive.h"
+#include "net/clock.h"
+
+/* One answer of a request: its prompt and the tokens so far. */
+struct seq {
+    struct seq *next;      /* by age */
+    struct serve_ask *ask; /* the last of its answers owns it */
+    size_t choice;
+    uint32_t *ids; /* owned [n]: of the prompt, then of the answer */
+    size_t n, cap, n_prompt;
+    struct kv_table table;
+    size_t computed;                 /* positions that are in the pools, or on their way there */
+    bool is_running;                 /* it has blocks; else it waits for some */
+    bool is_in_flight;               /* a microbatch with rows of it is on its way */
+    bool is_dead;                    /* and nobody waits for them: it goes when they are back */
+    const char *ending;              /* why it is over: what the daemon hears; NULL: it is not */
+    struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
+};
+
+/* A microbatch on its way. */
+struct flight {
+    uint32_t mb;
+    struct rows_batch batch; /* its arrays are owned here, as all below */
+    struct seq **of_piece, **of_choice;
+    void **rooms; /* [batch.nchoices] of adjustments */
+    uint32_t *ids;
+    struct seq *hidden; /* of whose rows hidden values are wanted, or NULL */
+};
+
+struct serve_counts {
+    size_t running, waiting;
+    uint64_t prompt, cached, generated, preempted;
+};
+
+struct serve {
+    struct serve_model model;
+    struct head *head; /* borrowed, as the next */
+    const struct job_plan *plan;
+    struct rows_ring ring;
+    struct kv_pool *pool; /* owned */
+    struct seq *seqs;     /* owned: oldest first */
+    struct flight flights[JOB_MAX_RANKS];
+    size_t nflights; /* the oldest first */
+    uint32_t last_mb;
+    struct serve_counts counts, told;
+    struct instant told_at;
+};
+
+/* --- serve_seq.c --- */
+
+/* Sequences of a new request, behind all others. */
+int seqs_add(struct serve *s, struct serve_ask *ask, struct err *err);
+/* It is over, or nobody wants it any more. */
+void seq_end(struct serve *s, struct seq *q);
+/* What its microbatch held of it is computed. */
+void seq_landed(struct seq *q);
+int seq_append(struct seq *q, uint32_t id);
+/* Lets sequences begin that there are blocks for. */
+int seqs_admit(struct serve *s, struct err *err);
+/* Blocks for n positions of a sequence that runs; the youngest others give theirs. False: not
+ * now. */
+bool seq_grow(struct serve *s, struct seq *q, size_t n);
+
+/* --- serve_batch.c --- */
+
+/* What comes next, as a microbatch; false: there is nothing to compute. */
+int flight_fill(struct serve *s, struct flight *ret, bool *ret_any, struct err *err);
+void flight_done(struct flight *f);
+
+/* --- serve_tell.c --- */
+
+void tell_serving(struct serve *s);
+void tell_begun(struct serve *s, struct seq *q, size_t cached);
+/* A token of the answer, for the next event "tokens". */
+int tell_token(struct serve *s, json_t *list, const struct seq *q, const struct rows_token *token,
+               const struct likely *likely, size_t top, struct err *err);
+void tell_ended(struct serve *s, const struct seq *q);
+void tell_refused(struct serve *s, uint64_t id, int code, const char *why);
+void tell_embedded(struct serve *s, const struct seq *q);
+/* If it has changed, once a second; must: at once. */
+void tell_load(struct serve *s, bool must);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/serve/serve_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- their beginning -------------------------------------------------------------------------- */
+
+static void seq_free(struct seq *q)
+{
+    tokenizer_stream_free(q->stream);
+    free(q->ids);
+    free(q);
+}
+
+int seq_append(struct seq *q, uint32_t id)
+{
+    if (q->n == q->cap) {
+        const size_t cap = q->cap + q->cap / 2 + 64;
+        uint32_t *more = realloc(q->ids, cap * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        q->ids = more;
+        q->cap = cap;
+    }
+    q->ids[q->n++] = id;
+    return 0;
+}
+
+/* So that the first new token knows what stands before it. */
+static int push_all(struct seq *q, struct tokenizer *tok, struct err *err)
+{
+    int r = tok ? tokenizer_stream_new(&q->stream, tok, false, err) : 0;
+    for (size_t i = 0; q->stream && !r && i < q->n; i++) {
+        const char *text;
+        size_t n;
+        if (tokenizer_stream_push(q->stream, q->ids[i], &text, &n))
+            r = err_set(err, -ENOMEM, "out of memory for a request");
+    }
+    return r;
+}
+
+/* Its prompt, and what was generated before a loss. */
+static int seq_new(struct seq **ret, struct serve *s, struct serve_ask *ask, size_t choice, struct err *err)
+{
+    const json_t *so_far = json_array_get(json_object_get(ask->json, "so_far"), choice);
+    struct seq *q = calloc(1, sizeof *q);
+    if (!q)
+        return err_set(err, -ENOMEM, "out of memory for a request");
+    *q = (struct seq){.ask = ask, .choice = choice, .n_prompt = ask->n};
+    int r = 0;
+    for (size_t i = 0; i < ask->n && !r; i++)
+        r = seq_append(q, ask->ids[i]);
+    for (size_t i = 0; i < json_array_size(so_far) && !r; i++) {
+        const json_int_t id = json_integer_value(json_array_get(so_far, i));
+        r = id < 0 || (size_t)id >= s->plan->vocab || q->n + 1 >= s->plan->positions
+                ? -EINVAL
+                : seq_append(q, (uint32_t)id);
+    }
+    r = r ? err_set(err, r, "the tokens so far of this request are none of this model") : 0;
+    if (!r && ask->kind == ASK_TEXT)
+        r = push_all(q, s->head->tok, err);
+    if (r)
+        seq_free(q);
+    else
+        *ret = q;
+    return r;
+}
+
+int seqs_add(struct serve *s, struct serve_ask *ask, struct err *err)
+{
+    struct seq *first = NULL, **last = &first, **end = &s->seqs;
+    int r = 0;
+    for (size_t i = 0; i < ask->choices && !r; i++) {
+        r = seq_new(last, s, ask, i, err);
+        last = r ? last : &(*last)->next;
+    }
+    while (r && first) {
+        struct seq *next = first->next;
+        seq_free(first);
+        first = next;
+    }
+    while (*end)
+        end = &(*end)->next;
+    *end = first;
+    return r;
+}
+
+/* --- their end -------------------------------------------------------------------------------- */
+
+static void drop(struct serve *s, struct seq *q)
+{
+    kv_pool_drop(s->pool, &q->table);
+    q->is_running = false;
+    q->computed = 0;
+}
+
+void seq_end(struct serve *s, struct seq *q)
+{
+    struct seq **at = &s->seqs;
+    struct serve_ask *ask = q->ask;
+    while (*at != q)
+        at = &(*at)->next;
+    *at = q->next;
+    drop(s, q);
+    q->ask = NULL;
+    q->is_dead = true;
+    ask->is_read = true; /* its other answers need not wait for this one */
+    if (!--ask->open)
+        serve_ask_free(ask);
+    if (!q->is_in_flight)
+        seq_free(q);
+}
+
+void seq_landed(struct seq *q)
+{
+    q->is_in_flight = false;
+    if (q->is_dead)
+        seq_free(q);
+}
+
+/* --- their blocks ----------------------------------------------------------------------------- */
+
+static size_t running(const struct serve *s)
+{
+    size_t n = 0;
+    for (const struct seq *q = s->seqs; q; q = q->next)
+        n += q->is_running;
+    return n;
+}
+
+/* Of an embedding all rows are wanted, so none may be spared. */
+static bool may_share(const struct seq *q)
+{
+    return q->ask->kind == ASK_TEXT || q->ask->is_last_alone;
+}
+
+/* 0: it runs; −ENOSPC: not yet. */
+static int begin(struct serve *s, struct seq *q)
+{
+    int64_t cached = may_share(q) ? kv_pool_share(s->pool, &q->table, q->ids, q->n) : 0;
+    int r = cached < 0 ? (int)cached
+                       : kv_pool_grow(s->pool, &q->table,
+                                      q->n + 1 < s->plan->positions ? q->n + 1 : s->plan->positions);
+    if (r) {
+        kv_pool_drop(s->pool, &q->table);
+        return r;
+    }
+    q->computed = (size_t)cached;
+    q->is_running = true;
+    if (!q->ask->is_begun)
+        tell_begun(s, q, q->computed);
+    return 0;
+}
+
+int seqs_admit(struct serve *s, struct err *err)
+{
+    size_t n = running(s);
+    for (struct seq *q = s->seqs; q && n < s->plan->seqs * s->plan->ranks; q = q->next) {
+        if (q->is_running || q->is_in_flight || (q->choice && !q->ask->is_read))
+            continue;
+        /* Those that run need a block each before long. */
+        if (n && kv_pool_left(s->pool) < n + q->n / STAGE_KV_BLOCK)
+            return 0;
+        const int r = begin(s, q);
+        if (r == -ENOSPC)
+            return 0; /* nobody passes one that waits: it would wait for ever */
+        if (r)
+            return err_set(err, r, "out of memory for a request");
+        n++;
+    }
+    return 0;
+}
+
+static struct seq *youngest(const struct serve *s)
+{
+    struct seq *found = NULL;
+    for (struct seq *q = s->seqs; q; q = q->next)
+        if (q->is_running && !q->is_in_flight)
+            found = q;
+    return found;
+}
+
+bool seq_grow(struct serve *s, struct seq *q, size_t n)
+{
+    while (kv_pool_grow(s->pool, &q->table, n)) {
+        struct seq *other = youngest(s);
+        if (!other || other == q) /* those before it are on their way, and give theirs when they end */
+            return false;
+        drop(s, other); /* its tokens are kept: they are computed again, to the same bits */
+        s->counts.preempted++;
+    }
+    return true;
+}

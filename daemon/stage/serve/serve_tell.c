@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Events of a job that serves; the daemon's desk (daemon/ringd/serve/desk.h) hears them. */
+#include "daemon/stage/serve/serve_impl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOAD_US = 1000000 };
+
+void tell_serving(struct serve *s)
+{
+    const char *source = s->model.tpl ? chat_template_source(s->model.tpl) : NULL;
+    stage_event(s->head->events, "serving",
+                json_pack("{s:s? s:I s:I s:I}", "template", source, "max_context",
+                          (json_int_t)s->plan->positions, "dim", (json_int_t)s->plan->dim, "kv_blocks",
+                          (json_int_t)s->plan->kv_blocks));
+}
+
+void tell_begun(struct serve *s, struct seq *q, size_t cached)
+{
+    q->ask->is_begun = true;
+    s->counts.cached += cached;
+    stage_event(s->head->events, "ask-begun",
+                json_pack("{s:I s:I s:I s:s?}", "id", (json_int_t)q->ask->id, "prompt_tokens",
+                          (json_int_t)q->n_prompt, "cached_tokens",
+                          (json_int_t)(cached < q->n_prompt ? cached : q->n_prompt), "tail", q->ask->tail));
+}
+
+/* Each of the likeliest by itself, as a text. */
+static json_t *top_of(struct serve *s, const struct likely *likely, size_t top)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < top; i++) {
+        char *text = NULL;
+        size_t n = 0;
+        struct err quiet;
+        if (s->head->tok && tokenizer_decode(s->head->tok, &likely[i].id, 1, false, &text, &n, &quiet))
+            text = NULL;
+        json_t *shown = text ? json_stringn(text, n) : NULL;
+        json_array_append_new(list, json_pack("{s:o s:f}", "text", shown ? shown : json_string(""), "logprob",
+                                              (double)likely[i].logprob));
+        free(text);
+    }
+    return list;
+}
+
+int tell_token(struct serve *s, json_t *list, const struct seq *q, const struct rows_token *token,
+               const struct likely *likely, size_t top, struct err *err)
+{
+    const char *text = "";
+    size_t n = 0;
+    if (q->stream && tokenizer_stream_push(q->stream, token->token, &text, &n))
+        return err_set(err, -ENOMEM, "out of memory");
+    json_t *shown = json_stringn(text, n);
+    json_t *item = json_pack("{s:I s:I s:I s:I s:o}", "id", (json_int_t)q->ask->id, "choice",
+                             (json_int_t)q->choice, "n", (json_int_t)(q->n - q->n_prompt), "token",
+                             (json_int_t)token->token, "text", shown ? shown : json_string(""));
+    if (q->ask->wants_logprob)
+        json_object_set_new(item, "logprob", json_real((double)token->logprob));
+    if (top)
+        json_object_set_new(item, "top", top_of(s, likely, top));
+    return json_array_append_new(list, item) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+void tell_ended(struct serve *s, const struct seq *q)
+{
+    stage_event(s->head->events, "ended",
+                json_pack("{s:I s:I s:s}", "id", (json_int_t)q->ask->id, "choice", (json_int_t)q->choice,
+                          "why", q->ending));
+}
+
+void tell_refused(struct serve *s, uint64_t id, int code, const char *why)
+{
+    stage_event(s->head->events, "refused",
+                json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kind",
+                          code == -E2BIG    ? "too_long"
+                          : code == -ENOMEM ? "busy"
+                                            : "invalid",
+                          "error", why));
+}
+
+void tell_embedded(struct serve *s, const struct seq *q)
+{
+    const size_t dim = s->plan->dim;
+    json_t *values = json_array();
+    double norm = 0;
+    for (size_t i = 0; i < dim; i++)
+        norm += q->ask->sum[i] * q->ask->sum[i];
+    norm = norm > 0 ? sqrt(norm) : 1; /* of length 1, as OpenAI's are: then a mean and a sum are the same */
+    for (size_t i = 0; i < dim; i++)
+        json_array_append_new(values, json_real((double)(float)(q->ask->sum[i] / norm)));
+    stage_event(s->head->events, "embedded",
+                json_pack("{s:I s:o s:I}", "id", (json_int_t)q->ask->id, "values", values, "prompt_tokens",
+                          (json_int_t)q->n_prompt));
+}
+
+void tell_load(struct serve *s, bool must)
+{
+    const struct instant now = clock_now();
+    struct serve_counts *c = &s->counts;
+    if (!must && clock_since_us(now, s->told_at) < LOAD_US)
+        return;
+    c->running = c->waiting = 0;
+    for (const struct seq *q = s->seqs; q; q = q->next) {
+        c->running += q->is_running;
+        c->waiting += !q->is_running;
+    }
+    if (!memcmp(c, &s->told, sizeof *c))
+        return;
+    s->told = *c;
+    s->told_at = now;
+    stage_event(s->head->events, "load",
+                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running, "waiting",
+                          (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool), "kv_blocks",
+                          (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
+                          "cached_tokens", (json_int_t)c->cached, "generated_tokens",
+                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted));
+}
