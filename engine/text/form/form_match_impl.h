@@ -71,7 +71,7 @@ enum {
     FORM_STEPS_MAX = FORM_SEEN / 2, /* steps of a closure */
     FORM_MASKS = 256,
     FORM_WORK_MAX = 1 << 21, /* of one call */
-    FORM_BYTES_MAX = 32 << 20
+    FORM_BYTES_MAX = 8 << 20
 };
 
 /* The state after one byte, made where it is new; STATE_DEAD, STATE_BEYOND. */

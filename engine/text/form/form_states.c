@@ -262,8 +262,10 @@ form_state form_step(struct form_match *m, form_state from, uint8_t byte)
     const struct form *f = m->form;
     const uint8_t class = f->class_of[byte];
     const uint32_t known = m->places[from].to[class];
-    if (known)
+    if (known) {
+        m->is_beyond |= known == STATE_BEYOND;
         return known;
+    }
     if (m->work > FORM_WORK_MAX) {
         m->is_costly = true;
         return STATE_BEYOND;
@@ -278,7 +280,9 @@ form_state form_step(struct form_match *m, form_state from, uint8_t byte)
     m->work += p->nways / 8;
     const bool was_beyond = m->is_beyond;
     m->is_beyond = false;
-    const form_state to = closure_end(&c);
+    form_state to = closure_end(&c);
+    if (to == STATE_DEAD && m->is_beyond)
+        to = STATE_BEYOND;
     /* A way that was too deep is missing from this state, whoever comes here. */
     if (!m->is_out)
         m->places[from].to[class] = to;
