@@ -11,6 +11,7 @@
 #include "err.h"
 
 struct form_tokens;
+struct tokenizer;
 
 /* What a token adds to the text: raw bytes, at most FORM_TOKEN_MAX. n 0: nothing that a form lets
  * through, such as a special token. */
@@ -24,6 +25,10 @@ struct form_token {
  * −ENOMEM. */
 int form_tokens_new(struct form_tokens **ret, const struct form_token *token, size_t vocab,
                     const uint32_t *ends, size_t nends, struct err *err);
+/* The same of a tokenizer: its special tokens have no text, nor have ids that it does not have. vocab:
+ * of the model, whose logits may be more. */
+int form_tokens_of(struct form_tokens **ret, const struct tokenizer *tok, size_t vocab, const uint32_t *ends,
+                   size_t nends, struct err *err);
 void form_tokens_free(struct form_tokens *tokens);
 size_t form_tokens_vocab(const struct form_tokens *tokens);
 
