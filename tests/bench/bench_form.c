@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_form NAME MODEL`: what it costs to hold an answer in a form, with the vocabulary of a
+ * `bench_form NAME TOKENIZER`: what it costs to hold an answer in a form, with the vocabulary of a
  * model's tokenizer: a mask where an answer comes for the first time, and where one of the same
  * form was before. Both are held against one look at the logits of all tokens, which each choice
  * of a token takes. */
@@ -21,16 +21,16 @@ static const char schema[] =
 
 /* Where in an answer. */
 static const struct {
-    const char *what, *text;
+    const char *what, *text, *more; /* more: a byte behind it, after which there is another mask */
 } places[] = {
-    {"any object, in a string", NULL},
-    {"schema, at its beginning", ""},
-    {"schema, in a string", "{\"name\":\"Anna"},
-    {"schema, in a number", "{\"name\":\"Anna\",\"age\":4"},
-    {"schema, in a string of an array", "{\"name\":\"Anna\",\"age\":4,\"tags\":[\"x\",\"y"},
-    {"schema, in a pattern", "{\"name\":\"Anna\",\"age\":4,\"tags\":[],\"code\":\"A"},
+    {"any object, in a string", NULL, NULL},
+    {"schema, at its beginning", "", NULL},
+    {"schema, in a string", "{\"name\":\"Anna", NULL},
+    {"schema, in a number", "{\"name\":\"Anna\",\"age\":4", NULL},
+    {"schema, in a string of an array", "{\"name\":\"Anna\",\"age\":4,\"tags\":[\"x\",\"y", NULL},
+    {"schema, in a pattern", "{\"name\":\"Anna\",\"age\":4,\"tags\":[],\"code\":\"A", NULL},
     {"schema, in a string with a maxLength",
-     "{\"name\":\"Anna\",\"age\":4,\"tags\":[],\"code\":\"ABC-1\",\"note\":\"Some"},
+     "{\"name\":\"Anna\",\"age\":4,\"tags\":[],\"code\":\"ABC-1\",\"note\":\"Some", "t"},
 };
 
 static double look_at(const float *logits, size_t vocab)
@@ -59,22 +59,30 @@ static void measure(const char *name, size_t place, const struct form *form, con
                     const float *logits)
 {
     const char *text = places[place].text ? places[place].text : "{\"name\":\"Anna";
-    struct bench_series cold = {.n = REPEATS}, warm = {.n = REPEATS};
+    struct bench_series cold = {.n = REPEATS}, next = {.n = REPEATS}, warm = {.n = REPEATS};
     char what[80];
     for (int i = 0; i < REPEATS; i++) {
         struct form_match *m;
         struct err err = {""};
-        form_state at;
+        form_state at, behind;
         bench_must(form_match_new(&m, form, tokens, &err), &err);
         bench_must(form_match_bytes(m, form_match_start(m), text, strlen(text), &at, &err), &err);
         cold.limit[i] = look_at(logits, form_tokens_vocab(tokens));
         cold.figure[i] = mask_us(m, at, 1);
-        warm.limit[i] = cold.limit[i];
+        warm.limit[i] = next.limit[i] = cold.limit[i];
+        if (places[place].more) {
+            bench_must(form_match_bytes(m, at, places[place].more, 1, &behind, &err), &err);
+            next.figure[i] = mask_us(m, behind, 1);
+        }
         warm.figure[i] = mask_us(m, at, 1000);
         form_match_free(m);
     }
     snprintf(what, sizeof what, "%s, %s", name, places[place].what);
     bench_print(&(struct bench_row){what, "us", "a look at the logits", "us", 1, 0}, &cold);
+    if (places[place].more) {
+        snprintf(what, sizeof what, "%s, a byte further", name);
+        bench_print(&(struct bench_row){what, "us", "a look at the logits", "us", 1, 0}, &next);
+    }
     snprintf(what, sizeof what, "%s, again", name);
     bench_print(&(struct bench_row){what, "us", "a look at the logits", "us", 1, 0}, &warm);
 }
@@ -87,7 +95,7 @@ int main(int argc, char **argv)
     struct err err = {""};
     uint32_t vocab = 0;
     if (argc != 3) {
-        fprintf(stderr, "usage: bench_form NAME MODEL\n");
+        fprintf(stderr, "usage: bench_form NAME TOKENIZER\n");
         return 2;
     }
     bench_must(tokenizer_open(&tok, argv[2], &err), &err);

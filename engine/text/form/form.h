@@ -27,7 +27,7 @@ struct form_frame {
 enum { FORM_GRAMMAR_MAX = 1 << 18 };
 int form_of_grammar(struct form **ret, const char *text, size_t n, struct err *err);
 
-/* A JSON schema, of which docs/API.md says what is supported. −EINVAL names the place
+/* A JSON schema, of which docs/FORMS.md says what is supported. −EINVAL names the place
  * ("#/properties/a") and the keyword that is wrong or not supported. Whatever the form lets through
  * is valid; it does not let through all that is valid: an object's properties come in the order of
  * the schema, and there is at most one space between two signs. `frame` may be NULL. */

@@ -36,7 +36,8 @@ uint32_t form_bytes_add(struct form_maker *m, const struct form_edge *edges, siz
         array_reserve(&all, &m->edges_cap, f->nedges + n + 1, sizeof *f->edges))
         return too_large(m);
     f->edges = all;
-    memcpy(f->edges + f->nedges, edges, n * sizeof *edges);
+    if (n)
+        memcpy(f->edges + f->nedges, edges, n * sizeof *edges);
     f->nedges += n;
     return form_op_add(m, FORM_BYTES, (uint32_t)(f->nedges - n), (uint32_t)n);
 }

@@ -3,50 +3,87 @@
  * Which tokens of a vocabulary may come next. One walk over the tree of their bytes; where a byte
  * does not fit, everything below is left out.
  *
- * In a text such as a JSON string nearly every token fits, and most bytes lead back to the state
- * they came from. Kinds of bytes that do are found once for a state (`loops`). Then a token all of
- * whose bytes are of such kinds fits, and so does all of a subtree: neither is walked. */
+ * In a text such as a JSON string nearly every token fits, and nearly all bytes are alike: each of
+ * them, and each whole character beyond ASCII, leads to one state, mostly back to the state that it
+ * came from. In a text of limited length it is one state further, where they are alike again. Kinds
+ * of such bytes are found once for a state, with how often it goes on like that (`loops`). Then a
+ * token all of whose bytes are of such kinds, and that is not longer, fits, and so does all of a
+ * subtree: neither is walked. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/form/form_match_impl.h"
 
-/* --- bytes that lead back --------------------------------------------------------------------- */
+/* --- bytes that are alike --------------------------------------------------------------------- */
 
-/* Does every way to write the rest of a character lead from `at` to `home`? */
-static bool chars_lead_to(struct form_match *m, form_state at, int utf8, form_state home)
+/* Does every way to write the rest of a character lead from `at` to `end`? */
+static bool chars_lead_to(struct form_match *m, form_state at, int utf8, form_state end)
 {
-    for (unsigned b = 0x80, before = 256; b <= 0xFF; b++) {
+    for (unsigned b = 0x80, before = 0; b <= 0xFF; b++) {
         const int next = form_utf8_step(utf8, (uint8_t)b);
         const unsigned what = m->form->class_of[b] * 16U + (unsigned)(next + 1);
         if (next < 0 || what == before) /* as the byte before it */
             continue;
         before = what;
         const form_state to = form_step(m, at, (uint8_t)b);
-        if (to < STATE_FIRST || (next ? !chars_lead_to(m, to, next, home) : to != home))
+        if (to < STATE_FIRST || (next ? !chars_lead_to(m, to, next, end) : to != end))
             return false;
     }
     return true;
 }
 
+/* Kinds of bytes that all lead to one state, *ret. */
+static uint64_t even_of(struct form_match *m, form_state s, form_state *ret)
+{
+    uint64_t even = 0, others = 0;
+    if (!m->places[s].has_even) {
+        const form_state next = form_step(m, s, 'e'); /* a form of texts lets this letter through */
+        for (unsigned b = 0; next >= STATE_FIRST && b < 0x80; b++) {
+            const uint64_t bit = UINT64_C(1) << form_kind_of((uint8_t)b);
+            *(form_step(m, s, (uint8_t)b) == next ? &even : &others) |= bit;
+        }
+        even &= ~others;
+        if (even && chars_lead_to(m, s, 0, next))
+            even |= UINT64_C(1) << KIND_WIDE;
+        m->places[s].even = even;
+        m->places[s].next = next;
+        m->places[s].has_even = true;
+    }
+    *ret = m->places[s].next;
+    return m->places[s].even;
+}
+
+/* The bits of lengths that are no hindrance where up to n bytes are alike. */
+static uint64_t lengths_below(size_t n)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0; i + 1 < FORM_LENGTHS && form_lengths[i + 1] <= n; i++)
+        bits |= UINT64_C(1) << (KIND_LENGTHS + i);
+    return bits;
+}
+
+/* A token of these kinds, which are of bytes and of lengths, fits at s. */
 static uint64_t loops_of(struct form_match *m, form_state s)
 {
-    uint64_t loops = 0, others = 0;
-    struct form_place *p = &m->places[s];
-    if (p->has_loops)
-        return p->loops;
-    const bool is_text = form_step(m, s, 'e') == s; /* else few kinds would, and a walk is short */
-    for (unsigned b = 0; is_text && b < 0x80; b++) {
-        const uint64_t bit = UINT64_C(1) << form_kind_of((uint8_t)b);
-        *(form_step(m, s, (uint8_t)b) == s ? &loops : &others) |= bit;
+    form_state at = s, next;
+    if (m->places[s].has_loops)
+        return m->places[s].loops;
+    const uint64_t even = even_of(m, s, &next);
+    uint64_t loops = even;
+    size_t n = 1;
+    while (even && next != at && n < FORM_LENGTH_MOST) {
+        at = next;
+        if (even & ~even_of(m, at, &next))
+            break;
+        n++;
     }
-    loops &= ~others;
-    if (is_text && chars_lead_to(m, s, 0, s))
-        loops |= UINT64_C(1) << KIND_WIDE;
-    p = &m->places[s]; /* states were made */
-    p->loops = loops;
-    p->has_loops = true;
+    if (even && next == at) /* and so without end */
+        loops |= lengths_below(SIZE_MAX) | UINT64_C(1) << (KIND_LENGTHS + FORM_LENGTHS - 1);
+    else if (even)
+        loops |= lengths_below(n);
+    m->places[s].loops = loops;
+    m->places[s].has_loops = true;
     return loops;
 }
 
@@ -63,7 +100,7 @@ static void set_all(uint64_t *bits, const struct form_tokens *t, uint32_t from, 
         set(bits, t->order[k]);
 }
 
-/* Tokens that lead from a state back to it, byte by byte. */
+/* Tokens all of whose kinds are among these. */
 static void set_plain(uint64_t *bits, const struct form_tokens *t, uint64_t loops)
 {
     for (size_t i = 0; i < t->vocab; i += 64) {
@@ -87,9 +124,9 @@ static void walk(struct form_match *m, form_state start, uint64_t *bits)
         const struct form_node *n = &t->nodes[i];
         const form_state s = m->path[n->depth - 1];
         const bool is_plain = m->is_plain[n->depth - 1];
-        const uint64_t loops = n->is_char_start ? loops_of(m, s) : 0;
-        if (loops && !(n->kinds & ~loops)) {
-            if (!is_plain) /* else set_plain has */
+        const bool is_set = is_plain && !(n->kinds & ~first_loops); /* by set_plain */
+        if (is_set || (n->is_char_start && !(n->kinds & ~loops_of(m, s)))) {
+            if (!is_set)
                 set_all(bits, t, n->first_token, t->nodes[n->after].first_token);
             i = n->after;
             continue;

@@ -28,8 +28,10 @@ struct form_place {
     uint32_t *to;          /* owned [nclasses]: the state after a byte of each class */
     uint32_t nways, holds, mask, same;
     uint64_t hash;
-    bool may_end, has_loops;
-    uint64_t loops; /* with has_loops: kinds of bytes that lead back here */
+    bool may_end, has_even, has_loops;
+    uint64_t even;   /* with has_even: kinds of bytes that all lead to one state, */
+    form_state next; /* this one */
+    uint64_t loops;  /* with has_loops: what form_mask.c says */
 };
 
 struct form_mask_of {
@@ -70,7 +72,8 @@ enum {
     FORM_SEEN = 1 << 15,            /* more than all steps of a closure */
     FORM_STEPS_MAX = FORM_SEEN / 2, /* steps of a closure */
     FORM_MASKS = 256,
-    FORM_WORK_MAX = 1 << 21, /* of one call */
+    FORM_WORK_MAX = 1 << 21, /* of one call, */
+    FORM_WORK_BYTES = 16,    /* where so many bytes for a state count as one */
     FORM_BYTES_MAX = 8 << 20
 };
 

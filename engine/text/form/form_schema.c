@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON schema (draft 2020-12, as far as docs/API.md says). What would let a value through that is
+ * JSON schema (draft 2020-12, as far as docs/FORMS.md says). What would let a value through that is
  * not valid is refused by its name: an answer in this form is valid, or there is none. */
 #include "text/form/form_schema.h"
 

@@ -190,7 +190,8 @@ static size_t bytes_of(const struct form_match *m, size_t nways)
 /* The state of what was found. */
 static form_state intern(struct form_match *m, bool may_end)
 {
-    qsort(m->found, m->nfound, sizeof *m->found, by_place);
+    if (m->nfound)
+        qsort(m->found, m->nfound, sizeof *m->found, by_place);
     const uint64_t hash = hash_of(m, may_end);
     const form_state known = find(m, hash, may_end);
     if (known)
@@ -216,6 +217,7 @@ static form_state intern(struct form_match *m, bool may_end)
                                        .may_end = may_end};
     *list = s;
     m->bytes += bytes_of(m, m->nfound);
+    m->work += bytes_of(m, m->nfound) / FORM_WORK_BYTES;
     return s;
 }
 

@@ -64,6 +64,16 @@ static uint64_t kind_bit(int *state, uint8_t byte)
     return UINT64_C(1) << (after < 0 ? KIND_BROKEN : byte < 0x80 ? form_kind_of(byte) : KIND_WIDE);
 }
 
+const uint8_t form_lengths[FORM_LENGTHS] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, FORM_LENGTH_MOST};
+
+static uint64_t length_bits(size_t n)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < FORM_LENGTHS; i++)
+        bits |= (uint64_t)(n > form_lengths[i]) << (KIND_LENGTHS + i);
+    return bits;
+}
+
 /* --- texts ------------------------------------------------------------------------------------ */
 
 static int copy_texts(struct form_tokens *t, const struct form_token *token, struct err *err)
@@ -115,7 +125,7 @@ static void sort_tokens(struct form_tokens *t)
         uint64_t kinds = 0;
         for (size_t i = t->text_at[id]; i < t->text_at[id + 1]; i++)
             kinds |= kind_bit(&state, (uint8_t)t->text[i]);
-        t->kinds[id] = !kinds || is_end(t, id) ? ~UINT64_C(0) : kinds;
+        t->kinds[id] = !kinds || is_end(t, id) ? ~UINT64_C(0) : kinds | length_bits(length_of(t, id));
         if (t->kinds[id] != ~UINT64_C(0))
             t->order[t->ntokens++] = id;
     }
@@ -157,6 +167,7 @@ static void add_nodes(struct form_tokens *t)
                                                            .is_char_start = starts};
         }
         t->nodes[t->nnodes - 1].own_tokens++;
+        t->nodes[t->nnodes - 1].kinds |= length_bits(n);
         t->longest = n > t->longest ? n : t->longest;
     }
     t->nodes[t->nnodes] = (struct form_node){.first_token = (uint32_t)t->ntokens};
@@ -215,7 +226,8 @@ int form_tokens_new(struct form_tokens **ret, const struct form_token *token, si
     if (!r)
         r = copy_texts(t, token, err);
     if (!r) {
-        memcpy(t->ends, ends, nends * sizeof *ends);
+        if (nends)
+            memcpy(t->ends, ends, nends * sizeof *ends);
         sort_tokens(t);
         r = build(t, err);
     }

@@ -10,7 +10,10 @@
 
 /* Kinds of bytes, one bit each: forms that let any text through, such as a JSON string, tell few of
  * them apart. Whole characters beyond ASCII are one kind, where they are well-formed. */
-enum { KIND_WIDE = 62, KIND_BROKEN = 63 };
+enum { KIND_LENGTHS = 48, KIND_WIDE = 62, KIND_BROKEN = 63 };
+/* From KIND_LENGTHS on: bit i of a token that has more bytes than lengths[i]. */
+enum { FORM_LENGTHS = 12, FORM_LENGTH_MOST = 32 };
+extern const uint8_t form_lengths[FORM_LENGTHS];
 
 /* A node is a byte behind those of the nodes above it. Nodes lie in the order of a walk that goes
  * down first. */

@@ -16,7 +16,8 @@
 #include "text/tokenizer.h"
 
 /* One line of letters, signs and characters that take two tokens or more each. */
-static const char line[] = "{\"name\": \"Zo\xc3\xab \xf0\x9f\xa6\x99 \xe2\x82\xac\", \"n\": [1, 20, -3.5e7],  \"x\": null}";
+static const char line[] =
+    "{\"name\": \"Zo\xc3\xab \xf0\x9f\xa6\x99 \xe2\x82\xac\", \"n\": [1, 20, -3.5e7],  \"x\": null}";
 
 static struct form *form_of_line(void)
 {
@@ -50,6 +51,30 @@ static void follow(const char *name, struct form_match *match, const struct toke
     free(ids);
 }
 
+/* Where any text may stand, special tokens may not: they are not text. */
+static void special_tokens_are_no_text(const struct form_tokens *tokens, const struct tokenizer *tok,
+                                       uint32_t end)
+{
+    struct form *form = grammar("root ::= .*");
+    struct form_match *match;
+    struct err err = {""};
+    const uint64_t *mask;
+    size_t special = 0, others = 0;
+    assert_int_equal(form_match_new(&match, form, tokens, &err), 0);
+    assert_int_equal(form_match_mask(match, form_match_start(match), &mask, &err), 0);
+    for (uint32_t id = 0; id < form_tokens_vocab(tokens); id++) {
+        const bool is_special = id != end && tokenizer_is_special(tok, id);
+        assert_false(is_special && is_allowed(mask, id));
+        special += is_special;
+        others += is_allowed(mask, id);
+    }
+    assert_true(special > 0 || tokenizer_is_special(tok, end));
+    assert_true(others > 200);
+    assert_true(is_allowed(mask, end));
+    form_match_free(match);
+    form_free(form);
+}
+
 static void check_tokenizer(const char *dir, const char *name)
 {
     struct tokenizer *tok;
@@ -68,6 +93,7 @@ static void check_tokenizer(const char *dir, const char *name)
     if (form_tokens_of(&tokens, tok, vocab, &end, 1, &err) || form_match_new(&match, form, tokens, &err))
         fail_msg("%s: %s", name, err.text);
     follow(name, match, tok, end);
+    special_tokens_are_no_text(tokens, tok, end);
     form_match_free(match);
     form_tokens_free(tokens);
     form_free(form);
