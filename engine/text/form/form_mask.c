@@ -20,17 +20,27 @@
 /* Does every way to write the rest of a character lead from `at` to `end`? */
 static bool chars_lead_to(struct form_match *m, form_state at, int utf8, form_state end)
 {
-    for (unsigned b = 0x80, before = 0; b <= 0xFF; b++) {
-        const int next = form_utf8_step(utf8, (uint8_t)b);
-        const unsigned what = m->form->class_of[b] * 16U + (unsigned)(next + 1);
-        if (next < 0 || what == before) /* as the byte before it */
-            continue;
-        before = what;
-        const form_state to = form_step(m, at, (uint8_t)b);
+    const struct form_bytes *ways = &m->wide[utf8];
+    for (size_t i = 0; i < ways->n; i++) {
+        const int next = form_utf8_step(utf8, ways->at[i]);
+        const form_state to = form_step(m, at, ways->at[i]);
         if (to < STATE_FIRST || (next ? !chars_lead_to(m, to, next, end) : to != end))
             return false;
     }
     return true;
+}
+
+void form_find_wide(struct form_match *m)
+{
+    for (int utf8 = 0; utf8 < FORM_UTF8_STATES; utf8++)
+        for (unsigned b = 0x80, before = 0; b <= 0xFF; b++) {
+            const int next = form_utf8_step(utf8, (uint8_t)b);
+            const unsigned what = m->form->class_of[b] * 16U + (unsigned)(next + 1);
+            struct form_bytes *ways = &m->wide[utf8];
+            if (next >= 0 && what != before)
+                ways->at[ways->n++] = (uint8_t)b;
+            before = next < 0 ? 0 : what;
+        }
 }
 
 /* Kinds of bytes that all lead to one state, *ret. */

@@ -50,6 +50,7 @@ int form_match_new(struct form_match **ret, const struct form *form, const struc
     m->form = form;
     m->tokens = tokens;
     m->is_out = make_room(m);
+    form_find_wide(m);
     m->start = m->is_out ? STATE_UNKNOWN : form_first(m);
     if (m->start < STATE_FIRST) {
         const int r = form_match_failed(m, err);

@@ -40,6 +40,12 @@ struct form_mask_of {
     uint64_t used; /* when it was asked for last */
 };
 
+/* One of each sort of bytes that may come next in UTF-8, and that the form tells apart. */
+struct form_bytes {
+    uint8_t at[128];
+    size_t n;
+};
+
 struct form_match {
     const struct form *form;          /* borrowed */
     const struct form_tokens *tokens; /* borrowed */
@@ -51,7 +57,7 @@ struct form_match {
     size_t nframes, frames_cap;
     uint32_t *frame_lists, frame_free;
     size_t bytes;                  /* what all states take */
-    size_t work;                   /* places looked at since the last call from outside */
+    size_t work;                   /* steps looked at, and memory taken, since the last call from outside */
     bool is_beyond;                /* some way was left out since then */
     bool is_costly;                /* more than FORM_WORK_MAX: what comes of it is no answer */
     bool is_out;                   /* of memory */
@@ -65,6 +71,7 @@ struct form_match {
     form_state *path; /* owned [longest + 1]: of a walk over tokens, */
     bool *is_plain;   /* and whether all bytes above lead back to its first state */
     form_state start;
+    struct form_bytes wide[FORM_UTF8_STATES]; /* beyond ASCII, by state of form_utf8_step */
 };
 
 enum {
@@ -77,6 +84,8 @@ enum {
     FORM_BYTES_MAX = 8 << 20
 };
 
+/* Fills in `wide`. */
+void form_find_wide(struct form_match *m);
 /* The state after one byte, made where it is new; STATE_DEAD, STATE_BEYOND. */
 form_state form_step(struct form_match *m, form_state from, uint8_t byte);
 /* The state before any byte; as form_step. */

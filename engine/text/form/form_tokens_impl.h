@@ -41,6 +41,7 @@ struct form_tokens {
 unsigned form_kind_of(uint8_t byte);
 /* A byte of UTF-8 behind others: the state after it, of which 0 is between two characters; −1: it
  * is not well-formed there. */
+enum { FORM_UTF8_STATES = 8 };
 int form_utf8_step(int state, uint8_t byte);
 
 #endif

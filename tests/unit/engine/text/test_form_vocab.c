@@ -22,11 +22,13 @@ static const char line[] =
 static struct form *form_of_line(void)
 {
     char text[1000] = "root ::= \" \"? \""; /* some tokenizers begin every text with a space */
+    size_t n = strlen(text);
     for (const char *c = line; *c; c++) {
-        strncat(text, "\\", *c == '"');
-        strncat(text, c, 1);
+        if (*c == '"')
+            text[n++] = '\\';
+        text[n++] = *c;
     }
-    strcat(text, "\"");
+    text[n] = '"';
     return grammar(text);
 }
 
