@@ -10,7 +10,7 @@
 enum { BYTES_MAX = 4, CONTINUES = 0x80, CONTINUES_LAST = 0xBF };
 
 /* Characters whose bytes are in these ranges, each with each. */
-struct run {
+struct utf8_run {
     size_t n; /* bytes */
     uint8_t from[BYTES_MAX], to[BYTES_MAX];
 };
@@ -18,16 +18,16 @@ struct run {
 /* A class makes at most so many of one range: up to one more for each byte at either end. */
 enum { RUNS_OF_RANGE = 4 * 2 * BYTES_MAX };
 
-struct runs {
-    struct run at[(2 * FORM_RANGES_MAX + 2) * 2 + RUNS_OF_RANGE];
+struct utf8_runs {
+    struct utf8_run at[(2 * FORM_RANGES_MAX + 2) * 2 + RUNS_OF_RANGE];
     size_t n;
     bool is_full;
 };
 
-static void add_run(struct runs *runs, uint32_t from, uint32_t to)
+static void add_run(struct utf8_runs *runs, uint32_t from, uint32_t to)
 {
     char a[4], b[4];
-    struct run r = {.n = utf8_encode(from, a)};
+    struct utf8_run r = {.n = utf8_encode(from, a)};
     utf8_encode(to, b);
     for (size_t i = 0; i < r.n; i++) {
         r.from[i] = (uint8_t)a[i];
@@ -39,7 +39,7 @@ static void add_run(struct runs *runs, uint32_t from, uint32_t to)
 }
 
 /* from … to have as many bytes each. */
-static void cut(struct runs *runs, uint32_t from, uint32_t to)
+static void cut(struct utf8_runs *runs, uint32_t from, uint32_t to)
 {
     for (unsigned bits = 6; bits <= 18; bits += 6) {
         const uint32_t low = (1U << bits) - 1;
@@ -59,7 +59,7 @@ static void cut(struct runs *runs, uint32_t from, uint32_t to)
     add_run(runs, from, to);
 }
 
-static void cut_range(struct runs *runs, const struct form_range *r)
+static void cut_range(struct utf8_runs *runs, const struct form_range *r)
 {
     static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
     uint32_t from = r->from;
@@ -77,7 +77,7 @@ struct class_maker {
     uint32_t tail[BYTES_MAX]; /* so many bytes that continue a character, then what follows */
 };
 
-static bool is_tail(const struct run *r, size_t at)
+static bool is_tail(const struct utf8_run *r, size_t at)
 {
     for (; at < r->n; at++)
         if (r->from[at] != CONTINUES || r->to[at] != CONTINUES_LAST)
@@ -95,7 +95,7 @@ static uint32_t tail_of(struct class_maker *c, size_t n)
 }
 
 /* runs [n] that have the bytes before `at` in common. */
-static uint32_t bytes_from(struct class_maker *c, const struct run *runs, size_t n, size_t at)
+static uint32_t bytes_from(struct class_maker *c, const struct utf8_run *runs, size_t n, size_t at)
 {
     struct form_edge edges[256];
     size_t made = 0;
@@ -112,7 +112,7 @@ static uint32_t bytes_from(struct class_maker *c, const struct run *runs, size_t
 
 uint32_t form_class_compile(struct form_maker *m, const struct form_expr *class, uint32_t next)
 {
-    struct runs runs;
+    struct utf8_runs runs;
     struct class_maker c = {.m = m, .tail = {next}};
     runs.n = 0;
     runs.is_full = false;

@@ -115,9 +115,10 @@ size_t form_ranges_tidy(struct form_range *ret, const struct form_range *ranges,
 {
     struct form_range sorted[FORM_RANGES_MAX], other[FORM_RANGES_MAX + 1];
     size_t joined = 0, made = 0;
-    if (n)
+    if (n) {
         memcpy(sorted, ranges, n * sizeof *ranges);
-    qsort(sorted, n, sizeof *sorted, by_start);
+        qsort(sorted, n, sizeof *sorted, by_start);
+    }
     for (size_t i = 0; i < n; i++) {
         if (joined && sorted[i].from <= sorted[joined - 1].to + 1) {
             if (sorted[i].to > sorted[joined - 1].to)

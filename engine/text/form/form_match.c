@@ -5,23 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int form_match_failed(const struct form_match *m, struct err *err)
-{
-    if (m->is_out)
-        return err_set(err, -ENOMEM, "no memory to follow the form of the answer");
-    if (m->is_costly)
-        return err_set(err, -E2BIG,
-                       "the form of the answer takes too long to follow: make it simpler, with fewer ways to "
-                       "read the same text");
-    if (m->is_beyond)
-        return err_set(
-            err, -E2BIG,
-            "the form of the answer cannot be followed further: it is nested deeper than %d rules, "
-            "or can be read in more than %d ways; make it simpler",
-            FORM_DEPTH_MAX, FORM_WAYS_MAX);
-    return 0;
-}
-
 static int make_room(struct form_match *m)
 {
     m->place_lists = calloc(FORM_LISTS, sizeof *m->place_lists);

@@ -112,7 +112,7 @@ static void gather(struct schema_reader *r, struct object *o, struct schema_at a
 
 /* --- names that are not in the schema --------------------------------------------------------- */
 
-struct names {
+struct object_names {
     const char *at[PROPERTIES_MAX]; /* in order */
     size_t n;
     uint32_t any; /* rule: any characters, and the quote */
@@ -126,7 +126,7 @@ static int by_name(const void *a, const void *b)
 /* A rule for what stands behind `depth` bytes that the names from `low` to `high` have in common,
  * up to the quote, and is none of them. Every character has one spelling, or another one could
  * hide a name. */
-static uint32_t other_name(struct schema_reader *r, const struct names *names, size_t low, size_t high,
+static uint32_t other_name(struct schema_reader *r, const struct object_names *names, size_t low, size_t high,
                            size_t depth)
 {
     struct form_range taken[FORM_RANGES_MAX / 2];
@@ -163,7 +163,7 @@ static uint32_t other_name(struct schema_reader *r, const struct names *names, s
 
 static struct form_expr *others_name(struct schema_reader *r, const struct object *o)
 {
-    struct names names = {.n = o->n};
+    struct object_names names = {.n = o->n};
     struct form_expr *seq = form_seq(r->d), *rest = form_seq(r->d);
     for (size_t i = 0; i < o->n; i++) {
         names.at[i] = o->at[i].name;

@@ -25,7 +25,7 @@ struct form_token {
  * −ENOMEM. */
 int form_tokens_new(struct form_tokens **ret, const struct form_token *token, size_t vocab,
                     const uint32_t *ends, size_t nends, struct err *err);
-/* The same of a tokenizer: its special tokens have no text, nor have ids that it does not have. vocab:
+/* The same of a tokenizer: special tokens have no text, nor have ids that it lacks. vocab:
  * of the model, whose logits may be more. */
 int form_tokens_of(struct form_tokens **ret, const struct tokenizer *tok, size_t vocab, const uint32_t *ends,
                    size_t nends, struct err *err);
