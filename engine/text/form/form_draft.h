@@ -43,7 +43,7 @@ struct form_expr {
 struct form_rule {
     const char *name;     /* in the arena: for messages */
     struct form_expr *is; /* NULL: not defined yet */
-    size_t line, column;  /* of a grammar: where it was first named */
+    const char *first;    /* borrowed, while a grammar is read: where it was first named in it */
 };
 
 struct form_draft {

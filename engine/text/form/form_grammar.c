@@ -91,7 +91,7 @@ static uint32_t rule_name(struct grammar *g)
     const size_t known = g->d->nrules;
     const uint32_t rule = form_rule_named(g->d, from, n);
     if (!g->d->failed && g->d->nrules > known)
-        place_of(g, from, &g->d->rules[rule].line, &g->d->rules[rule].column);
+        g->d->rules[rule].first = from;
     return rule;
 }
 
@@ -341,9 +341,7 @@ void form_grammar_read(struct form_draft *d, const char *text, size_t n)
         rule(&g);
     for (size_t i = first; i < d->nrules && !d->failed; i++)
         if (!d->rules[i].is)
-            form_draft_fail(d, -EINVAL,
-                            "line %zu, column %zu: the rule \"%s\" is used here and nowhere defined",
-                            d->rules[i].line, d->rules[i].column, d->rules[i].name);
+            complain(&g, d->rules[i].first, "this rule is used here and nowhere defined");
 }
 
 int form_of_grammar(struct form **ret, const char *text, size_t n, struct err *err)

@@ -194,10 +194,13 @@ static int make(struct form_match *m, form_state state, struct form_mask_of *mas
     if (is_whole && !is_empty(mask->bits, (t->vocab + 63) / 64))
         return 0;
     const int r = form_match_failed(m, err);
-    return r ? r
-             : err_set(err, -ENOENT,
-                       "no token of this model fits the form of the answer here: its vocabulary lacks "
-                       "tokens for single bytes");
+    if (r)
+        return r;
+    return err_set(err, -ENOENT,
+                   m->places[state].may_end
+                       ? "the answer is complete, and this model has no token that ends it"
+                       : "no token of this model fits the form of the answer here: its vocabulary lacks "
+                         "tokens for single bytes");
 }
 
 int form_match_mask(struct form_match *m, form_state state, const uint64_t **ret, struct err *err)

@@ -52,7 +52,7 @@ int form_match_token(struct form_match *match, form_state state, uint32_t token,
 /* Which tokens may come next: bit id % 64 of word id / 64, [(vocab + 63) / 64]; valid until the
  * next call of this function. A token may come if the text can still be brought to an end behind
  * it. At least one may: −E2BIG if what could come lies beyond the bounds; −ENOENT if the vocabulary
- * has no token for any byte that could; −ENOMEM. */
+ * has no token for any byte that could, or none that ends a complete answer; −ENOMEM. */
 int form_match_mask(struct form_match *match, form_state state, const uint64_t **ret, struct err *err);
 
 #endif

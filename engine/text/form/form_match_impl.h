@@ -79,7 +79,7 @@ enum {
     FORM_SEEN = 1 << 15,            /* more than all steps of a closure */
     FORM_STEPS_MAX = FORM_SEEN / 2, /* steps of a closure */
     FORM_MASKS = 256,
-    FORM_WORK_MAX = 1 << 21, /* of one call, */
+    FORM_WORK_MAX = 1 << 19, /* of one call, */
     FORM_WORK_BYTES = 16,    /* where so many bytes for a state count as one */
     FORM_BYTES_MAX = 8 << 20
 };

@@ -60,7 +60,7 @@ static const char *const wrong[][2] = {
     {"root ::= (\"x\"", "line 1, column 10: this bracket has no closing )"},
     {"root ::= \"x\")", "line 1, column 13: this ) closes nothing"},
     {"root = \"x\"", "line 1, column 6: ::= is expected"},
-    {"root ::= \"\xc3\xa9\" b\n", "line 1, column 14: the rule \"b\" is used here and nowhere defined"},
+    {"root ::= \"\xc3\xa9\" b\n", "line 1, column 14: this rule is used here and nowhere defined"},
     {"root ::= \"x\"\nroot ::= \"y\"", "line 2, column 1: this rule is defined a second time"},
     {"root ::= [z-a]", "this range ends before it begins"},
     {"root ::= \"x\"{3,2}", "less than the first"},

@@ -252,6 +252,34 @@ static void too_many_ways_end_with_a_sentence(void **state)
     world_close(&w);
 }
 
+/* Nearly every byte of these tokens leads to a new state, which is a large one. */
+static void what_takes_too_long_ends_with_a_sentence(void **state)
+{
+    (void)state;
+    enum { LONG = 60, BYTES = 100 };
+    static char bytes[LONG][BYTES + 1];
+    const char *longs[LONG + 1] = {NULL};
+    struct rng rng = rng_for(7, "long");
+    struct form_world w;
+    struct err err = {""};
+    const uint64_t *mask;
+    form_state to;
+    for (size_t i = 0; i < LONG; i++) {
+        for (size_t k = 0; k < BYTES; k++)
+            bytes[i][k] = (char)('a' + rng_below(&rng, 20));
+        longs[i] = bytes[i];
+    }
+    world_open(&w, grammar("root ::= s* | \"!\" [a-z]*\ns ::= [a-z] s [a-z ] | [a-z] s [A-Z] | \"e\""),
+               longs);
+    const form_state start = form_match_start(w.match);
+    assert_int_equal(form_match_mask(w.match, start, &mask, &err), -E2BIG);
+    assert_non_null(strstr(err.text, "takes too long"));
+    assert_int_equal(form_match_bytes(w.match, start, "!", 1, &to, &err), 0);
+    assert_int_equal(form_match_mask(w.match, to, &mask, &err), 0);
+    check_mask(&w, to, (uint64_t[16]){mask[0], mask[1], mask[2], mask[3], mask[4]});
+    world_close(&w);
+}
+
 static void a_vocabulary_without_the_bytes_is_named(void **state)
 {
     (void)state;
@@ -271,6 +299,17 @@ static void a_vocabulary_without_the_bytes_is_named(void **state)
     form_match_free(match);
     form_tokens_free(tokens);
     form_free(form);
+    /* Likewise one that ends no answer. */
+    form = grammar("root ::= \"b\"");
+    assert_int_equal(form_tokens_new(&tokens, token, 3, NULL, 0, &err), 0);
+    assert_int_equal(form_match_new(&match, form, tokens, &err), 0);
+    form_state at;
+    assert_int_equal(form_match_token(match, form_match_start(match), 1, &at, &err), 0);
+    assert_int_equal(form_match_mask(match, at, &mask, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "no token that ends it"));
+    form_match_free(match);
+    form_tokens_free(tokens);
+    form_free(form);
 }
 
 int main(void)
@@ -282,6 +321,7 @@ int main(void)
         cmocka_unit_test(what_is_held_outlives_what_is_forgotten),
         cmocka_unit_test(too_deep_is_not_let_through),
         cmocka_unit_test(too_many_ways_end_with_a_sentence),
+        cmocka_unit_test(what_takes_too_long_ends_with_a_sentence),
         cmocka_unit_test(a_vocabulary_without_the_bytes_is_named),
     };
     return cmocka_run_group_tests_name("form_match", tests, NULL, NULL);
