@@ -245,3 +245,39 @@ int decoder_apply(const struct decoder *dec, struct pattern_scratch *scratch, st
         r = err_set(err, -ENOMEM, "no memory to decode the tokens");
     return r;
 }
+
+int decoder_token_bytes(const struct decoder *dec, struct pattern_scratch *scratch, const char *token,
+                        size_t n, struct textbuf *ret, struct err *err)
+{
+    struct pieces in = {0}, out = {0};
+    const int byte = byte_of(token, n);
+    int r = 0;
+    pieces_append(&in, token, n, false);
+    for (size_t i = 0; r == 0 && i < dec->n && in.n; i++) {
+        const struct decoder_step *step = &dec->steps[i];
+        pieces_clear(&out);
+        if (step->kind == DEC_BYTE_FALLBACK && byte >= 0) {
+            pieces_clear(&in);
+            pieces_append(&in, &(char){(char)byte}, 1, false);
+            break;
+        }
+        if (step->kind == DEC_BYTE_LEVEL)
+            bytelevel_decode(&out.text, in.text.data, in.text.len);
+        else if (step->kind == DEC_METASPACE)
+            unmark(step, in.text.data, in.text.len, false, &out);
+        else if (step->kind == DEC_REPLACE)
+            r = pattern_replace(step->pattern, scratch, in.text.data, in.text.len, &step->content, &out.text,
+                                err);
+        else /* of a whole text, not of a token */
+            continue;
+        pieces_swap(&in, &out);
+        in.n = in.text.len > 0;
+    }
+    if (in.text.len)
+        textbuf_append(ret, in.text.data, in.text.len);
+    if (r == 0 && (in.text.failed || out.text.failed || ret->failed))
+        r = err_set(err, -ENOMEM, "no memory to decode a token");
+    pieces_done(&in);
+    pieces_done(&out);
+    return r;
+}

@@ -29,4 +29,9 @@ void decoder_done(struct decoder *dec);
 int decoder_apply(const struct decoder *dec, struct pattern_scratch *scratch, struct pieces *tokens,
                   struct pieces *spare, struct err *err);
 
+/* Appends the bytes that a token stands for behind others: also where they are part of a character.
+ * */
+int decoder_token_bytes(const struct decoder *dec, struct pattern_scratch *scratch, const char *token,
+                        size_t n, struct textbuf *ret, struct err *err);
+
 #endif

@@ -102,7 +102,7 @@ int tokenizer_id(const struct tokenizer *tok, const char *token, uint32_t *ret)
     return 0;
 }
 
-static const char *token_text(const struct tokenizer *tok, uint32_t id, size_t *ret_n)
+const char *tokenizer_text(const struct tokenizer *tok, uint32_t id, size_t *ret_n)
 {
     const char *text = vocab_text(&tok->added.vocab, id, ret_n);
     return text ? text : vocab_text(&tok->bpe.vocab, id, ret_n);
@@ -110,7 +110,7 @@ static const char *token_text(const struct tokenizer *tok, uint32_t id, size_t *
 
 bool tokenizer_has(const struct tokenizer *tok, uint32_t id)
 {
-    return token_text(tok, id, NULL) != NULL;
+    return tokenizer_text(tok, id, NULL) != NULL;
 }
 
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id)
@@ -258,7 +258,7 @@ int tok_decode(const struct tokenizer *tok, struct tok_work *work, const uint32_
     pieces_clear(&work->tokens);
     for (size_t i = 0; i < n; i++) {
         size_t len;
-        const char *text = token_text(tok, ids[i], &len);
+        const char *text = tokenizer_text(tok, ids[i], &len);
         if (text && tok_shows(tok, ids[i], skip_special))
             pieces_append(&work->tokens, text, len, false);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a tokenizer is made of: for tokenizer.c and tok_stream.c only. */
+ * What a tokenizer is made of: for tokenizer.c, tok_stream.c and form/form_vocab.c only. */
 #ifndef TEXT_TOKENIZER_IMPL_H
 #define TEXT_TOKENIZER_IMPL_H
 
@@ -20,6 +20,9 @@ struct tokenizer {
     struct postproc post;
     struct decoder dec;
 };
+
+/* How a token is written in tokenizer.json; NULL: there is none with this id. ret_n may be NULL. */
+const char *tokenizer_text(const struct tokenizer *tok, uint32_t id, size_t *ret_n);
 
 /* Working space of decoding; one per thread. */
 struct tok_work {
