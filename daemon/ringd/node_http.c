@@ -189,7 +189,7 @@ static void open_doctor(struct node *n)
                                                   .peers = n->peers,
                                                   .store = n->store,
                                                   .spawner = n->spawner,
-                                                  .worker = n->worker,
+                                                  .workers = n->workers,
                                                   .keys_pid = keys_process_pid(n->keys_process)});
 }
 

@@ -37,7 +37,7 @@ static void begins(void *owner)
     (void)owner;
 }
 
-static void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+static void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, enum job_type type,
                  json_t *spec, json_t *nodes, struct loan *loan)
 {
     (void)owner, (void)job, (void)attempt, (void)origin, (void)type, (void)loan;

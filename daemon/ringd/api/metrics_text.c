@@ -8,7 +8,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/peers.h"
@@ -128,8 +128,8 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
 static void write_stage(FILE *to, const struct metrics_sources *n)
 {
     struct worker_totals t;
-    worker_totals(n->worker, &t);
-    single(to, "stage_running", "gauge", "1 while this node holds a stage.", t.running);
+    workers_totals(n->workers, &t);
+    single(to, "stages_running", "gauge", "Stages that this node holds.", (double)t.running);
     single(to, "stage_busy_seconds_total", "counter", "Seconds stages of this node computed.",
            t.busy_seconds);
     single(to, "stage_wait_seconds_total", "counter",
@@ -139,9 +139,9 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
     single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
            (double)t.rx_bytes);
     single(to, "stage_memory_bytes", "gauge",
-           "Memory of the stage, with the mapped files of the model, and of killed stages that do not end.",
+           "Memory of the stages, with the mapped files of the model, and of killed stages that do not end.",
            (double)t.memory_bytes);
-    single(to, "stage_planned_memory_bytes", "gauge", "Memory the plan foresees for the stage.",
+    single(to, "stage_planned_memory_bytes", "gauge", "Memory that plans foresee for the stages.",
            (double)t.planned_bytes);
 }
 
@@ -272,7 +272,7 @@ char *metrics_text(const struct metrics_sources *n)
     FILE *to = open_memstream(&text, &size);
     if (!to)
         return NULL;
-    json_t *links = peers_encode(n->peers), *lanes = worker_lanes(n->worker);
+    json_t *links = peers_encode(n->peers), *lanes = workers_lanes(n->workers);
     write_node(to, n);
     write_jobs(to, n);
     write_stage(to, n);
@@ -300,7 +300,7 @@ void metrics_sample(const struct metrics_sources *n, double seconds, int64_t now
     struct worker_totals t;
     const json_t *link;
     size_t i;
-    worker_totals(n->worker, &t);
+    workers_totals(n->workers, &t);
     const struct member *self = members_self(n->members);
     metrics_add(rows, "node/memory_used", now, (double)(self->memory_total - self->memory_available));
     metrics_add(rows, "node/stage_memory", now, (double)t.memory_bytes);

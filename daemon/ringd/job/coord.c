@@ -453,8 +453,7 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
         origin.job = job->id;
         memcpy(origin.head, members_self(c->setup.members)->id, sizeof origin.head);
     }
-    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job_type_name(job->type), spec, nodes,
-                  job->loan);
+    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes, job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])

@@ -57,7 +57,7 @@ struct coord_setup { /* the pointers are borrowed */
     /* Why the last connection to that node ended; "" if there was none. */
     const char *(*last_words)(void *owner, const uint8_t id[16]);
     /* A stage of this node is to plan the job; takes the references, but for the loan's. */
-    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, enum job_type type,
                  json_t *spec, json_t *nodes, struct loan *loan);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* A job has an event of this type. */

@@ -73,12 +73,13 @@ static void leave_out_drained(struct members_ring *ring)
     ring->n = kept;
 }
 
-/* A head runs one job at a time: a node that has a stage of it now is still ending an attempt. */
 static void describe_work(const struct member *m, const uint8_t self[16], char *why, size_t size)
 {
-    const char *how = memcmp(m->head, self, 16) ? "is busy with" : "has not yet ended its stage of";
-    if (m->job)
-        snprintf(why, size, "node %s %s job %llu", m->name, how, (unsigned long long)m->job);
+    const struct member_stage *s = m->nstages ? &m->stages[0] : NULL;
+    if (!s)
+        return;
+    const char *how = memcmp(s->head, self, 16) ? "is busy with" : "has not yet ended its stage of";
+    snprintf(why, size, "node %s %s job %llu", m->name, how, (unsigned long long)s->job);
 }
 
 bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)

@@ -167,6 +167,13 @@ static void on_patience(void *owner)
     worker_end_stage(w, false);
 }
 
+/* The rest of what was planned for it is still to come: others may not have it. */
+static void note_memory(struct worker *w, const json_t *event)
+{
+    const json_int_t own = json_integer_value(json_object_get(event, "anon"));
+    w->own_bytes = own > 0 ? (uint64_t)own : 0;
+}
+
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -178,6 +185,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     }
     if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
+    if (!strcmp(kind, "memory"))
+        note_memory(w, event);
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
@@ -189,7 +198,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "kept")) {
         worker_name_copies(w, event);
     } else if (!strcmp(kind, "done")) {
-        worker_drop_copies(w, w->origin.head, w->origin.job);
+        worker_drop_copies(w);
         ballots_ended(w->setup.ballots, &w->origin, time(NULL));
         w->reported = true;
         worker_tell(w, "job-done", json_deep_copy(event));
@@ -252,7 +261,7 @@ static int start_stage(struct worker *w, struct loan *loan)
 {
     struct err err;
     w->reported = false;
-    w->read_bytes = w->read_total = 0;
+    w->read_bytes = w->read_total = w->own_bytes = 0;
     w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
     if (worker_rest_wake(w)) {
@@ -291,13 +300,15 @@ void worker_say(struct worker *w, json_t *message)
 }
 
 void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
-                 const char *type, json_t *spec, json_t *nodes, struct loan *loan)
+                 enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
-    json_t *message =
-        json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
+    json_t *message = json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(type), "spec", spec,
+                                "nodes", nodes);
     begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
-    w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
+    w->trains = type == JOB_TRAIN;
+    w->class = job_class_of(type);
+    w->planned_bytes = 0;
     w->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
     w->state = WORKER_PLANNING;
     if (!start_stage(w, loan))
@@ -335,10 +346,10 @@ static bool is_over_here(const struct worker *w, const uint8_t head[16], const j
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
-/* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
-static void refuse(struct worker *w, const uint8_t head[16], const json_t *body, const char *cause)
+void worker_refuse(const struct worker_setup *s, const uint8_t head[16], const json_t *body,
+                   const char *cause)
 {
-    peers_send(w->setup.peers, head,
+    peers_send(s->peers, head,
                json_pack("{s:s s:O s:O* s:O s:s s:b}", "kind", "job-failed", "job",
                          json_object_get(body, "job"), "attempt", json_object_get(body, "attempt"), "rank",
                          json_object_get(body, "rank"), "cause", cause, "busy", 1));
@@ -362,6 +373,7 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
         w->planned_bytes = plan->bytes[rank];
         w->dim = (uint32_t)plan->dim;
         w->trains = plan->type == JOB_TRAIN;
+        w->class = job_class_of(plan->type);
         w->submitted = plan->submitted;
     }
     job_plan_done(plan);
@@ -391,7 +403,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     char cause[300];
     if ((w->state != WORKER_IDLE && !planned_here && describe_busy(w, cause, sizeof cause)) ||
         !worker_may_open(w, head, body, &origin, cause, sizeof cause)) {
-        refuse(w, head, body, cause);
+        worker_refuse(&w->setup, head, body, cause);
         return;
     }
     begin(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")),
@@ -416,14 +428,6 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     peers_flood_self(w->setup.peers);
 }
 
-void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body)
-{
-    const char *cable = json_string_value(json_object_get(body, "cable"));
-    peers_path_turned(w->setup.peers, from, strtoull(cable, NULL, 16));
-    for (size_t i = 0; i < 2; i++)
-        lanes_changed(w->lanes[i]);
-}
-
 bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body)
 {
     return w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
@@ -431,17 +435,16 @@ bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
-void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
+void worker_stop_again(struct worker *w, const json_t *body)
 {
-    const bool is_of_last =
-        !memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
-    if (is_of_last)
-        worker_let_go(w, body);
-    else if (!json_is_true(json_object_get(body, "keep")))
-        worker_let_go_of_earlier(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")));
-    if (is_of_last && w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
+    worker_let_go(w, body);
+    if (w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
         worker_drop_stage(w);
-    peers_send(w->setup.peers, head,
+}
+
+void worker_answer_stop(const struct worker_setup *s, const uint8_t head[16], const json_t *body)
+{
+    peers_send(s->peers, head,
                json_pack("{s:s s:O s:O* s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
                          "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank")));
 }

@@ -12,7 +12,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/worker_impl.h"
+#include "daemon/ringd/job/workers_impl.h"
 #include "daemon/ringd/timer.h"
 #include "tests/sim/cluster/stage.h"
 
@@ -191,7 +191,7 @@ void sim_check_end(void)
             sim_wrong("%s keeps %s still, after all jobs have ended", sim->roster.at[i].name,
                       sim_disk_left(sim->at[i].disk));
     for (size_t i = 0; i < sim->nodes; i++)
-        if (sim->at[i].is_on && !worker_is_idle(sim->at[i].node.worker))
+        if (sim->at[i].is_on && !workers_are_idle(sim->at[i].node.workers))
             sim_wrong("%s has its lease still, after all jobs have ended", sim->roster.at[i].name);
     for (const struct spawn *s = sim->stages; s; s = s->next)
         if (!rests(s))

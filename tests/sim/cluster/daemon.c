@@ -30,7 +30,7 @@
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/job/survive/loan_store.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/relay.h"
@@ -46,8 +46,8 @@ void node_refresh_doings(struct node *n)
 {
     struct member *self = members_self(n->members);
     self->heard = clock_now();
-    if (n->worker)
-        worker_describe(n->worker, self);
+    if (n->workers)
+        workers_describe(n->workers, self);
 }
 
 void node_refresh_self(struct node *n)
@@ -97,8 +97,8 @@ void node_changed_soon(struct node *n)
 void node_changed(struct node *n)
 {
     arm_ring_timer(n, members_settle(n->members, clock_now()));
-    if (n->worker)
-        worker_changed(n->worker);
+    if (n->workers)
+        workers_changed(n->workers);
     if (n->coord)
         coord_changed(n->coord);
     if (n->deputy)
@@ -119,7 +119,6 @@ static void open_members(struct sim_node *s)
     memcpy(self.id, sim->roster.at[s->number].id, 16);
     snprintf(self.name, sizeof self.name, "%s", sim->roster.at[s->number].name);
     snprintf(self.version, sizeof self.version, "1");
-    snprintf(self.doing, sizeof self.doing, "idle");
     n->members = members_new(&self);
     members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(sim->opts, "dead-after") * SIM_S);
 }
@@ -172,7 +171,7 @@ void sim_daemon_kill(struct sim_node *s, bool closes)
     sim_net_stop(s, closes);
     sim_data_stop(s);
     sim_memory_lose(s);
-    worker_free(n->worker);
+    workers_free(n->workers);
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);

@@ -70,7 +70,7 @@ static inline const char *last_words(void *owner, const uint8_t id[16])
 }
 
 static inline void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
-                        const char *type, json_t *spec, json_t *nodes, struct loan *loan)
+                        enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     struct head *h = owner;
     (void)job, (void)attempt, (void)origin, (void)type, (void)loan;

@@ -212,12 +212,12 @@ static void a_job_says_which_node_it_waits_for(void **state)
     struct member other = make(1, 1, ++h->seq);
     open_coord(h, 0, JOB_QUEUED);
     link_to(&other, 0);
-    other.job = 3;
-    other.head[0] = 2;
+    other.nstages = 1;
+    other.stages[0] = (struct member_stage){.job = 3, .head = {2}};
     assert_int_equal(learn(h->members, &other, h->seq), 1);
     const struct job *job = submit(h);
     assert_string_equal(job->error, "node n1 is busy with job 3");
-    other.head[0] = 1;
+    other.stages[0].head[0] = 1;
     other.seq = ++h->seq;
     assert_int_equal(learn(h->members, &other, h->seq), 1);
     coord_changed(h->coord);
