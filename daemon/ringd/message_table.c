@@ -233,7 +233,10 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                              FLAG("lost",
                                   .doc = "the process or its connections; nothing is wrong with the job"),
                              FLAG("starved", .doc = "the kernel ended the process for want of memory"),
-                             FLAG("kept", .doc = "it worked on an attempt before; another may do better")}},
+                             FLAG("kept", .doc = "it worked on an attempt before; another may do better"),
+                             WHOLE("lacks", FIELD_ANY,
+                                   .doc = "of a plan: bytes of memory that are missing, at the node"),
+                             TEXT("at", HEX_ID, .doc = "with this id, in hex")}},
     [MESSAGE_JOB_STOP] =
         {"job-stop",
          MESSAGE_FROM_HEAD,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The jobs submitted to this node: it is their head. Queues them, and lets the first one live
- * (job_life.h) as soon as there is a ring for it; keeps those that have ended. Loop thread. */
+ * The jobs submitted to this node: it is their head. Queues them by class, and lets each live
+ * (job_life.h) as soon as there is a ring for it and memory; keeps those that have ended. Loop
+ * thread. */
 #ifndef DAEMON_COORD_H
 #define DAEMON_COORD_H
 

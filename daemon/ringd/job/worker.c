@@ -85,17 +85,21 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_i
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
 }
 
-/* Lost: through no fault of the job, which may go on with another stage process. */
-static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, bool kept)
+/* Lost: through no fault of the job, which may go on with another stage process. said: its event
+ * "failed", NULL: none. */
+static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, const json_t *said)
 {
     if (w->reported)
         return;
+    const bool kept = json_is_true(json_object_get(said, "kept"));
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
     worker_tell(w, "job-failed",
-                json_pack("{s:s s:b s:b s:b}", "cause", cause, "lost", fate == SPAWN_WAS_KILLED || kept,
-                          "starved", fate == SPAWN_WAS_STARVED, "kept", kept));
+                json_pack("{s:s s:b s:b s:b s:O* s:O*}", "cause", cause, "lost",
+                          fate == SPAWN_WAS_KILLED || kept, "starved", fate == SPAWN_WAS_STARVED, "kept",
+                          (int)kept, "lacks", json_object_get(said, "lacks"), "at",
+                          json_object_get(said, "at")));
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -163,7 +167,7 @@ static void on_patience(void *owner)
         worker_wait(w, WORKER_RETURN_US);
         return;
     }
-    tell_end(w, w->why_lost, SPAWN_WAS_KILLED, false);
+    tell_end(w, w->why_lost, SPAWN_WAS_KILLED, NULL);
     worker_end_stage(w, false);
 }
 
@@ -207,8 +211,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_tell(w, "job-left", json_object());
         worker_end_stage(w, true);
     } else if (!strcmp(kind, "failed")) {
-        tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED,
-                 json_is_true(json_object_get(event, "kept")));
+        tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED, event);
     } else if (!strcmp(kind, "reading")) {
         w->read_bytes = (uint64_t)json_integer_value(json_object_get(event, "done"));
         w->read_total = (uint64_t)json_integer_value(json_object_get(event, "total"));
@@ -237,7 +240,7 @@ static void stage_ended(void *owner, const char *text)
     if (w->state != WORKER_ENDING) {
         cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
                          text);
-        tell_end(w, cause, spawn_fate(w->stage), false);
+        tell_end(w, cause, spawn_fate(w->stage), NULL);
     }
     w->rest = REST_NONE;
     w->state = WORKER_ENDING;
@@ -281,7 +284,7 @@ static int start_stage(struct worker *w, struct loan *loan)
 
 void worker_fail(struct worker *w, const char *cause)
 {
-    tell_end(w, cause, SPAWN_HAS_FAILED, false);
+    tell_end(w, cause, SPAWN_HAS_FAILED, NULL);
     worker_end_stage(w, false);
 }
 
