@@ -64,6 +64,26 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
     job->said = step > job->said ? step : job->said;
 }
 
+/* What its stages were promised is there for all of them; and one of its jobs trains. */
+void sim_check_memory(const struct sim_node *n)
+{
+    uint64_t promised = 0;
+    unsigned train = 0;
+    const struct workers *ws = n->node.workers;
+    for (size_t i = 0; i < ws->n; i++) {
+        const struct worker *w = ws->at[i];
+        if (w->state == WORKER_IDLE)
+            continue;
+        promised += w->planned_bytes;
+        train += w->trains;
+    }
+    if (promised > SIM_MEMORY)
+        sim_wrong("%s promised its stages %llu bytes, and has %d", sim->roster.at[n->number].name,
+                  (unsigned long long)promised, SIM_MEMORY);
+    if (train > 1)
+        sim_wrong("%s trains %u jobs at once", sim->roster.at[n->number].name, train);
+}
+
 /* Who has handed a job on makes no step of it any more. */
 static void check_head(struct sim_job *job, const struct spawn *s)
 {

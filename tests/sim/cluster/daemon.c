@@ -38,7 +38,7 @@
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/timer.h"
 
-enum { RECORD_LIVES = 3, SOON_US = 1000, GIB = 1 << 30 };
+enum { RECORD_LIVES = 3, SOON_US = 1000 };
 
 /* --- node.h ----------------------------------------------------------------------------------- */
 
@@ -52,7 +52,10 @@ void node_refresh_doings(struct node *n)
 
 void node_refresh_self(struct node *n)
 {
+    struct member *self = members_self(n->members);
+    uint64_t untaken;
     node_refresh_doings(n);
+    self->memory_available = SIM_MEMORY - workers_promised(n->workers, &untaken);
 }
 
 /* Nobody drains a node here. */
@@ -112,7 +115,8 @@ void node_changed(struct node *n)
 static void open_members(struct sim_node *s)
 {
     struct node *n = &s->node;
-    struct member self = {.seq = 1, .cores = 1, .threads = 1, .memory_total = GIB, .memory_available = GIB};
+    struct member self = {
+        .seq = 1, .cores = 1, .threads = 1, .memory_total = SIM_MEMORY, .memory_available = SIM_MEMORY};
     const uint64_t wall_us = (uint64_t)((int64_t)sim->now_us + s->wall_us + INT64_C(1700000000) * SIM_S);
     s->boot = s->boot >= wall_us ? s->boot + 1 : wall_us;
     self.boot = s->boot;

@@ -118,13 +118,36 @@ static void take_plan(struct spawn *s, const json_t *message)
     if (s->node == sim_head_of(job).node && s->step < job->saved)
         sim_wrong("job %zu begins behind step %llu, and %llu had been said to be saved", s->job,
                   (unsigned long long)s->step, (unsigned long long)job->saved);
+    json_decref(s->nodes);
+    s->nodes = json_incref(json_object_get(message, "nodes"));
     s->doing = STAGE_PLANNING;
     sim_at(&s->event, sim_between(job->plan_us / 2, job->plan_us));
+}
+
+/* As the real one: the first node that has too little. */
+static bool lacks_memory(struct spawn *s)
+{
+    const json_int_t need = (json_int_t)(job_of(s)->bytes / s->ranks);
+    size_t i;
+    json_t *node;
+    json_array_foreach (s->nodes, i, node) {
+        const json_int_t has = json_integer_value(json_object_get(node, "memory"));
+        if (need <= has)
+            continue;
+        stage_say(s, "failed",
+                  json_pack("{s:s s:I s:O}", "error", "there is too little memory", "lacks", need - has, "at",
+                            json_object_get(node, "id")));
+        exit_soon(s);
+        return true;
+    }
+    return false;
 }
 
 static void on_planned(struct spawn *s)
 {
     const struct sim_job *job = job_of(s);
+    if (lacks_memory(s))
+        return;
     if (s->ranks < job->least_nodes) {
         stage_say(s, "failed", json_pack("{s:s}", "error", "the model does not fit"));
         exit_soon(s);
@@ -135,6 +158,8 @@ static void on_planned(struct spawn *s)
     plan.model[strlen("/m/")] = (char)('0' + s->job);
     plan.submitted = s->submitted;
     plan.copies = job->copies && !job->generates;
+    for (size_t r = 0; r < s->ranks; r++)
+        plan.bytes[r] = job->bytes / s->ranks;
     for (size_t r = 1; r <= s->ranks; r++)
         plan.first[r] = stage_first_layer(r, s->ranks);
     plan.tune.end_layer = job->generates ? plan.tune.end_layer : STAGE_LAYERS;
@@ -148,6 +173,7 @@ static void take_open(struct spawn *s, const json_t *message)
     s->job = job_named(plan);
     s->ranks = json_array_size(json_object_get(plan, "bytes"));
     s->rank = (size_t)json_integer_value(json_object_get(message, "rank"));
+    sim_check_memory(s->node);
     s->doing = STAGE_OPENING;
     sim_at(&s->event, sim_between(job_of(s)->open_us / 2, job_of(s)->open_us));
 }
@@ -508,6 +534,7 @@ void spawn_free(struct spawn *s)
             *at = s->next;
             break;
         }
+    json_decref(s->nodes);
     free(s);
 }
 
