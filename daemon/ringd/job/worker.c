@@ -19,6 +19,7 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/yield_cpu.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/job_plan.h"
@@ -254,6 +255,18 @@ static void confine(struct worker *w)
     int r = spawn_confine(w->stage, w->job);
     if (r)
         log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "stage cgroup unavailable, no memory limit: %s",
+                  strerror(-r));
+    cgroup_weigh(spawn_group(w->stage), w->class);
+}
+
+/* Without weights: a stage whose processors others want stays behind until its process ends. */
+void worker_yield(const struct worker *w)
+{
+    if (!w->stage || cgroup_is_weighed(spawn_group(w->stage)))
+        return;
+    const int r = yield_cpu(spawn_pid(w->stage));
+    if (r)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "its stage keeps its share of the processors: %s",
                   strerror(-r));
 }
 

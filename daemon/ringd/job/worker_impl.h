@@ -118,6 +118,8 @@ void worker_answer_stop(const struct worker_setup *s, const uint8_t head[16],
                         const json_t *body); /* its stage is gone */
 void worker_no_stage(const struct worker_setup *s, const struct link_hello *peer, char *why, size_t size);
 
+void worker_yield(const struct worker *w); /* others on this node want its processors */
+
 /* Copies of what the job trains. A stage process gets files for them, those of earlier processes
  * first; −errno as spawn_send. */
 int worker_give_files(struct worker *w);

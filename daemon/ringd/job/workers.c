@@ -126,9 +126,21 @@ static bool may_begin(const struct workers *ws, const struct worker *of, const s
     return fits(ws, of, bytes, why, size);
 }
 
+/* What trains fills what others leave: somebody waits for those. */
+static void share_cpu(const struct workers *ws)
+{
+    bool any_waits = false;
+    for (size_t i = 0; i < ws->n; i++)
+        any_waits = any_waits || (ws->at[i]->state != WORKER_IDLE && ws->at[i]->class < JOB_CLASS_TRAIN);
+    for (size_t i = 0; any_waits && i < ws->n; i++)
+        if (ws->at[i]->state != WORKER_IDLE && ws->at[i]->class == JOB_CLASS_TRAIN)
+            worker_yield(ws->at[i]);
+}
+
 /* What others keep for jobs that trained gives way to one that begins to. */
 static void begun(const struct workers *ws, const struct worker *w)
 {
+    share_cpu(ws);
     for (size_t i = 0; w->state != WORKER_IDLE && w->trains && i < ws->n; i++)
         if (ws->at[i] != w)
             worker_drop_kept(ws->at[i]);

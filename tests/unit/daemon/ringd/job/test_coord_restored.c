@@ -254,7 +254,8 @@ static void queued_jobs_keep_their_order(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *first = train(h, "shrink", 60), *second = submit_training(h), *third = submit_training(h);
+    const struct job *first = train(h, "shrink", 60), *second = submit_training(h),
+                     *third = submit_training(h);
     const uint64_t ids[] = {second->id, third->id};
     first = reopen(h, first);
     second = coord_find(h->coord, ids[0]);
