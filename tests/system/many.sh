@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 . "$(dirname "$0")/lib/training.sh"
 . "$(dirname "$0")/../lib/endless.sh"
-training="--iters 400 --seq-len 64"
+training="--iters 250 --seq-len 64"
 
 generate() { # NAME NODE: what it says in $work/NAME.json
     RINGD_SOCKET=$(sock_of "$2") limit 120 "$ringctl" --json generate --model "$llama" --ids 1,300,261 --max-tokens 24 --temperature 0.8 \
@@ -24,7 +24,7 @@ score() { # NAME NODE
 start_ring
 undisturbed
 generate alone 1
-score alone 2
+score alone_scored 2
 
 # All of them at once, of two heads.
 train trained
@@ -33,14 +33,14 @@ generate beside 1 &
 generating=$!
 generate elsewhere 2 &
 generating2=$!
-score beside 3
+score scored 3
 wait $generating || fail "the first generation"
 wait $generating2 || fail "the generation of another head"
 on 1 --json jobs | jq -e '[.jobs[] | select(.type == "train" and .state == "running")] | length == 1' >/dev/null ||
     fail "the job that trains has ended before the others: make it longer; $(on 1 jobs)"
 same "tokens beside a job that trains" "$work/alone.ids" "$work/beside.ids"
 same "tokens of another head" "$work/alone.ids" "$work/elsewhere.ids"
-same "a score beside a job that trains" "$work/alone.score" "$work/beside.score"
+same "a score beside a job that trains" "$work/alone_scored.score" "$work/scored.score"
 
 # Its nodes show all that they work on, for as long as they do.
 endless "$work/endless" "$llama"
@@ -59,4 +59,20 @@ on 1 cancel "$(on 1 --json jobs | jq '.jobs[0].id')" >/dev/null
 exec 5<&-
 await_end $long 20
 done_as_undisturbed trained
-say "what is asked of a ring while it trains has the bits of a run alone"
+stop_ring
+
+# One node whose memory does for one of them: the other waits, and is done once the first has ended.
+node_options="--memory-limit 20M"
+start_node 1
+long_job 1 holder
+generate waited 1 &
+generating=$!
+await_line "$work/waited.err" 'waits: node n1 lacks [0-9.]+ MiB of memory, which job 1 holds' 30
+on 1 --json jobs | jq -e '.jobs[0] | .state == "queued" and (.error | test("^node n1 lacks .* which job 1 holds$"))' >/dev/null ||
+    fail "the job that waits: $(on 1 jobs)"
+equal "the job that holds the memory" "$(on 1 job 1 --json | jq -r .state)" running
+on 1 cancel 1 >/dev/null
+wait $generating || fail "the job that waited"
+await_end "$job_process" 20
+same "tokens of the job that waited" "$work/alone.ids" "$work/waited.ids"
+say "what is asked of a ring while it trains has the bits of a run alone; what does not fit waits"

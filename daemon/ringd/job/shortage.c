@@ -121,7 +121,7 @@ void shortage_describe(const struct shortage *s, char *text, size_t size)
     if (!there)
         n = add_jobs(s, false, jobs, sizeof jobs);
     snprintf(text, size,
-             there ? "waits for %s on node %s, which job%s %s hold%s"
-                   : "waits for %s on node %s; other nodes' memory is held by job%s %s%s",
-             lacks.need, s->nodes.name[s->at], n == 1 ? "" : "s", jobs, !there || n > 1 ? "" : "s");
+             there ? "node %s lacks %s of memory, which job%s %s hold%s"
+                   : "node %s lacks %s of memory, and job%s %s hold%s some of other nodes",
+             s->nodes.name[s->at], lacks.need, n == 1 ? "" : "s", jobs, n == 1 ? "s" : "");
 }

@@ -26,7 +26,7 @@ bool shortage_is_known(const struct shortage *s); /* something lacked; s may be 
 /* Nothing has changed that would help: no holder is gone, no node more is there, and not so much
  * memory is free. */
 bool shortage_stays(const struct shortage *s, const struct members_ring *now);
-/* "waits for 1.2 GiB on node b, which job 7 holds"; numbers are those of the holders' heads. */
+/* "node b lacks 1.2 GiB of memory, which job 7 holds"; numbers are those of the holders' heads. */
 void shortage_describe(const struct shortage *s, char *text, size_t size);
 
 #endif

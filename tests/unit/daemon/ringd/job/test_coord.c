@@ -265,7 +265,7 @@ static void a_job_waits_for_memory(void **state)
     const struct job *job = submit(h);
     say_lacks(h, job);
     assert_int_equal(job->state, JOB_QUEUED);
-    assert_string_equal(job->error, "waits for 1.0 GiB on node n0, which job 3 holds");
+    assert_string_equal(job->error, "node n0 lacks 1.0 GiB of memory, which job 3 holds");
     const struct job *next = submit(h), *trains = submit_training(h);
     assert_string_equal(next->error, "there are jobs before it");
     assert_string_equal(trains->error, "there are jobs before it");
