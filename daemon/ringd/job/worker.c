@@ -318,8 +318,8 @@ void worker_say(struct worker *w, json_t *message)
 void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
                  enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
-    json_t *message = json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(type), "spec", spec,
-                                "nodes", nodes);
+    json_t *message = json_pack("{s:s s:s s:o s:o s:b}", "do", "plan", "type", job_type_name(type), "spec",
+                                spec, "nodes", nodes, "may_time", (int)!w->has_company);
     begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
     w->trains = type == JOB_TRAIN;

@@ -73,6 +73,7 @@ struct worker {
     uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
     struct held_files held;          /* of the job that had a stage here last */
     bool trains;                     /* the job does */
+    bool has_company;                /* other jobs are at work here when it is planned: nothing is timed */
     enum job_class class;
     bool reported; /* the stage said how it ended: "done" or "failed" */
 };

@@ -159,6 +159,7 @@ void workers_plan(struct workers *ws, uint64_t job, uint32_t attempt, const stru
     struct worker *w = place_for(ws, self, job, origin);
     snprintf(why, sizeof why, "this node holds %d stages, and no more", WORKERS_MAX);
     if (w && w->state == WORKER_IDLE && may_begin(ws, w, origin, type == JOB_TRAIN, 0, why, sizeof why)) {
+        w->has_company = !workers_are_idle(ws);
         worker_plan(w, job, attempt, origin, type, spec, nodes, loan);
         begun(ws, w);
         return;
