@@ -24,7 +24,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/aside.h"
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
@@ -44,14 +44,14 @@
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/store/store.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
@@ -99,7 +99,7 @@ void node_refresh_self(struct node *n)
     struct member *self = members_self(n->members);
     uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX, total, available;
     read_memory(&total, &available);
-    /* What a stage has mapped of files counts as free at the kernel, and is its own all the same. */
+    /* What a stage maps of files is free to the kernel, and the stage's own all the same. */
     uint64_t untaken = 0;
     const uint64_t lost = n->spawner ? spawner_lingering(n->spawner) : 0,
                    promised = n->workers ? workers_promised(n->workers, &untaken) : 0;

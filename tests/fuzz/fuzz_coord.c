@@ -67,8 +67,7 @@ void job_ring_changed(struct job_ring *j)
     (void)j;
 }
 
-bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why,
-                  size_t size)
+bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why, size_t size)
 {
     (void)j, (void)job;
     *ret = (struct members_ring){.n = 0};

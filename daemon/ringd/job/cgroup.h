@@ -2,8 +2,8 @@
  *
  * Control groups (version 2) of stage processes, below the one systemd has delegated to the
  * service: each stage in its own, with a limit of memory, so that what it takes too much ends it
- * and nothing else, and with a weight at the processors, by the class of its job. Without a delegated group there are none, and stages run as before. Owned by
- * the worker; loop thread. */
+ * and nothing else, and with a weight at the processors, by the class of its job. Without a
+ * delegated group there are none, and stages run as before. Owned by the worker; loop thread. */
 #ifndef DAEMON_CGROUP_H
 #define DAEMON_CGROUP_H
 

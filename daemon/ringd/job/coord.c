@@ -15,7 +15,7 @@
 #include "daemon/ringd/job/job_ring.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
-#include "daemon/ringd/job/shortage.h"
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/lent_look.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The coord's inside, shared by coord.c (what users and nodes ask of it), coord_queue.c (the queue),
- * coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c (who may
- * have a dossier) and coord_moved.c (jobs that change hands). */
+ * The coord's inside, shared by coord.c (what users and nodes ask of it), coord_queue.c (the
+ * queue), coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c
+ * (who may have a dossier) and coord_moved.c (jobs that change hands). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 

@@ -12,7 +12,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/deputy/recall.h"
 #include "daemon/ringd/job/job_ring.h"
-#include "daemon/ringd/job/shortage.h"
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/timer.h"
 
 struct job_life *coord_life_of(const struct coord *c, const struct job *job)

@@ -16,7 +16,7 @@
 #include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
 #include "daemon/ringd/job/job_state.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 #include "net/clock.h"
 #include "net/ring.h"
 

@@ -13,7 +13,7 @@
 #include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job_hear.h"
-#include "daemon/ringd/job/shortage.h"
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/job/survive/copies.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"

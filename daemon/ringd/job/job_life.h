@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job of a head that has left the queue, from PLANNING until all its nodes have let go of it. The table of job_state.h says what each state waits for and for how long; here is what
- * happens then. Owned by coord; loop thread. */
+ * A job of a head that has left the queue, from PLANNING until all its nodes have let go of it.
+ * The table of job_state.h says what each state waits for and for how long; here is what happens
+ * then. Owned by coord; loop thread. */
 #ifndef DAEMON_JOB_LIFE_H
 #define DAEMON_JOB_LIFE_H
 

@@ -74,8 +74,8 @@ static void leave_out_drained(struct members_ring *ring)
     ring->n = kept;
 }
 
-/* An earlier attempt is still ending there, perhaps under its number at an earlier head; or the node
- * trains another job. */
+/* An earlier attempt is still ending there, perhaps under its number at an earlier head; or the
+ * node trains another job. */
 static const struct member_stage *stage_in_the_way(const struct member *m, const uint8_t self[16],
                                                    const struct job *job)
 {

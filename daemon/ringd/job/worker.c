@@ -20,7 +20,7 @@
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/yield_cpu.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/common/optable.h"

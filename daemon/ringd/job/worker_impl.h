@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's inside, shared by workers.c (all of them), worker.c (the stage process and the head's messages),
- * worker_head.c (whom it takes for the head), worker_absence.c (when the head or others are gone),
- * worker_copies.c (files of copies), worker_rest.c (the stage process between two attempts at a
- * job), worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
+ * The worker's inside, shared by workers.c (all of them), worker.c (the stage process and the
+ * head's messages), worker_head.c (whom it takes for the head), worker_absence.c (when the head or
+ * others are gone), worker_copies.c (files of copies), worker_rest.c (the stage process between two
+ * attempts at a job), worker_lanes.c (its data connections) and worker_show.c (what others see of
+ * it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
@@ -131,7 +132,8 @@ void worker_name_copies(struct worker *w, const json_t *event);
 void worker_drop_copies(struct worker *w);
 /* That job is over: in memory. */
 void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job);
-/* Another job trains from now on: what it keeps of those before goes, but for what is on the disk. */
+/* Another job trains from now on: what it keeps of those before goes, but for what is on the
+ * disk. */
 void worker_drop_kept(struct worker *w);
 /* The stage process between two attempts at its job. Asks it to rest; false: it has not come so far
  * that this would be worth it. */

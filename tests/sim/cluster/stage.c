@@ -124,32 +124,25 @@ static void take_plan(struct spawn *s, const json_t *message)
     sim_at(&s->event, sim_between(job->plan_us / 2, job->plan_us));
 }
 
-/* As the real one: the first node that has too little. */
-static bool lacks_memory(struct spawn *s)
+/* Why there is no plan, as the real one says it; NULL: there is one. */
+static json_t *lack_of(const struct spawn *s)
 {
-    const json_int_t need = (json_int_t)(job_of(s)->bytes / s->ranks);
-    size_t i;
-    json_t *node;
-    json_array_foreach (s->nodes, i, node) {
-        const json_int_t has = json_integer_value(json_object_get(node, "memory"));
-        if (need <= has)
-            continue;
-        stage_say(s, "failed",
-                  json_pack("{s:s s:I s:O}", "error", "there is too little memory", "lacks", need - has, "at",
-                            json_object_get(node, "id")));
-        exit_soon(s);
-        return true;
+    for (size_t i = 0; i < s->ranks; i++) {
+        const json_t *node = json_array_get(s->nodes, i), *has = json_object_get(node, "memory");
+        const json_int_t lacks = (json_int_t)(job_of(s)->bytes / s->ranks) - json_integer_value(has);
+        if (lacks > 0)
+            return json_pack("{s:s s:I s:O}", "error", "there is too little memory", "lacks", lacks, "at",
+                             json_object_get(node, "id"));
     }
-    return false;
+    return s->ranks < job_of(s)->least_nodes ? json_pack("{s:s}", "error", "the model does not fit") : NULL;
 }
 
 static void on_planned(struct spawn *s)
 {
     const struct sim_job *job = job_of(s);
-    if (lacks_memory(s))
-        return;
-    if (s->ranks < job->least_nodes) {
-        stage_say(s, "failed", json_pack("{s:s}", "error", "the model does not fit"));
+    json_t *lack = lack_of(s);
+    if (lack) {
+        stage_say(s, "failed", lack);
         exit_soon(s);
         return;
     }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -148,6 +149,22 @@ static void jobs_hold_the_node_side_by_side(void **state)
     assert_non_null(works_on(t, other, TRAINS));
 }
 
+/* Where there are no groups with weights. Whoever is alone keeps what he has: it cannot be given
+ * back. */
+static void what_trains_gets_what_others_leave(void **state)
+{
+    struct test *t = *state;
+    plan(t, TRAINS, JOB_TRAIN);
+    const pid_t trains = spawn_pid(works_on(t, self, TRAINS)->stage);
+    assert_int_equal(sched_getscheduler(trains), SCHED_OTHER);
+    plan(t, ASKS, JOB_GENERATE);
+    assert_int_equal(sched_getscheduler(trains), SCHED_IDLE);
+    assert_int_equal(sched_getscheduler(spawn_pid(works_on(t, self, ASKS)->stage)), SCHED_OTHER);
+    stop(t, TRAINS);
+    plan(t, TRAINS + 2, JOB_TRAIN);
+    assert_int_equal(sched_getscheduler(spawn_pid(works_on(t, self, TRAINS + 2)->stage)), SCHED_IDLE);
+}
+
 static void one_job_trains_at_a_time(void **state)
 {
     struct test *t = *state;
@@ -245,6 +262,7 @@ int main(void)
 #define WITH_WORKERS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         WITH_WORKERS(jobs_hold_the_node_side_by_side),
+        WITH_WORKERS(what_trains_gets_what_others_leave),
         WITH_WORKERS(one_job_trains_at_a_time),
         WITH_WORKERS(what_does_not_fit_beside_others_is_refused),
         WITH_WORKERS(there_are_so_many_places),

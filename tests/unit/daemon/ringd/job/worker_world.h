@@ -15,7 +15,7 @@
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/cluster/record.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/workers.h"

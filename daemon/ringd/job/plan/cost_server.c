@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the questions that wait and the stage process that answers one. Loop thread. */
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 
 #include <stdbool.h>
 #include <stdio.h>

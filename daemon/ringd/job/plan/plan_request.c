@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the questions under way, each with its stage process. Called by the API; loop thread. */
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/loan.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "net/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/shortage.h"
+#include "daemon/ringd/job/plan/shortage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
