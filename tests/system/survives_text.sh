@@ -208,7 +208,7 @@ stop_node 2 KILL
 await_line "$(log_of 1)" 'interrupted after token 400: node n2 is gone' 60
 works "a conversation that waits" 1
 say_line yields "Then"
-start_node 2
+start_node 2 4>&- 5<&- # or it would hold the lines open
 answered yields 2
 exec 4>&-
 limit 60 cat <&5 >/dev/null
