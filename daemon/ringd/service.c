@@ -189,6 +189,18 @@ double service_lateness(const struct service *s)
     return (double)most / 1e6;
 }
 
+/* It may have to wait for the others: what trains gets the processor time that they leave. */
+static bool gives_way(const struct members *members, const struct job *job)
+{
+    const struct job_nodes *nodes = job_nodes(job);
+    for (size_t r = 0; job->type == JOB_TRAIN && r < nodes->n; r++) {
+        const struct member *m = members_find(members, nodes->id[r]);
+        if (m && m->nstages > 1)
+            return true;
+    }
+    return false;
+}
+
 bool service_healthy(const struct service *s, char *why, size_t size)
 {
     struct instant now = clock_now();
@@ -202,7 +214,7 @@ bool service_healthy(const struct service *s, char *why, size_t size)
     for (const struct job *job = coord_first(s->setup.coord); job && len < size; job = job->next) {
         double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
         if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
-            still > STALLED_STEPS * job->longest_step)
+            still > STALLED_STEPS * job->longest_step && !gives_way(s->setup.members, job))
             len += (size_t)snprintf(
                 why + len, size - len,
                 "job %llu has made no step for %.0f s: `ringctl nodes` shows what each node waits for\n",

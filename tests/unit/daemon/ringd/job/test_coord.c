@@ -234,6 +234,28 @@ static void a_job_says_which_node_it_waits_for(void **state)
     assert_string_equal(submit(h)->error, "node n1 holds 8 stages, as many as it can");
 }
 
+/* The plan shares the layers out again if the other node has more. */
+static void a_job_waits_for_memory_of_other_nodes(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    hold_memory(h, 3);
+    members_self(h->members)->stages[1] =
+        (struct member_stage){.job = 4, .head = {2}, .class = JOB_CLASS_TRAIN, .bytes = 1};
+    members_self(h->members)->nstages = 2;
+    const struct job *job = submit(h);
+    say(h, job, 0, "job-failed",
+        json_pack("{s:s s:i s:s}", "cause", "too little", "lacks", 1 << 30, "at",
+                  "02000000000000000000000000000000"));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_string_equal(job->error,
+                        "node n1 lacks 1.0 GiB of memory, and jobs 3, 4 hold some of other nodes");
+    assert_int_equal(told(h, 1, "job-wanted"), 1);
+    job = submit_training(h);
+    assert_int_equal(job->state, JOB_QUEUED);
+}
+
 /* Each hears its own words, whoever else there is. */
 static void jobs_live_side_by_side(void **state)
 {
@@ -390,6 +412,7 @@ int main(void)
         WITH_HEAD(a_job_says_which_node_it_waits_for),
         WITH_HEAD(jobs_live_side_by_side),
         WITH_HEAD(a_job_waits_for_memory),
+        WITH_HEAD(a_job_waits_for_memory_of_other_nodes),
         WITH_HEAD(every_wait_has_a_deadline),
         WITH_HEAD(nobody_holds_up_the_end),
         WITH_HEAD(a_stage_that_ends_early_interrupts_the_job),
