@@ -261,7 +261,8 @@ void sim_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct sim_head sim_head_of(const struct sim_job *job); /* the latest */
 /* NULL: there is none. *ret_turn: how often it was taken over until that node had it. */
 struct sim_job *sim_job_at(const struct sim_node *head, uint64_t id, size_t *ret_turn);
-void sim_head_takes(struct sim_node *n, const json_t *note); /* of "taken" */
+void sim_head_takes(struct sim_node *n, const json_t *note);       /* of "taken" */
+void sim_head_loses(const struct sim_node *n, const json_t *note); /* that note, in a crash: nobody knows */
 /* It reads what it has of the job: so many steps were said. */
 void sim_head_begins(const struct sim_node *n, uint64_t id, uint64_t said);
 

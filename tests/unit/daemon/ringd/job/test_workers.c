@@ -218,15 +218,18 @@ static void copies_outlive_other_jobs(void **state)
     json_decref(keep);
     event_base_dispatch(t->alone.base);
     assert_int_equal(w->held.n, 1);
-    for (uint64_t job = 100; job < 100 + 2 * WORKERS_MAX; job++) {
+    for (uint64_t job = 100; job < 99 + 2 * WORKERS_MAX; job++) {
         plan(t, job, JOB_GENERATE);
         stop(t, job);
     }
+    for (uint64_t job = 200; job < 200 + WORKERS_MAX - 1; job++)
+        plan(t, job, JOB_GENERATE); /* in all other places */
     assert_int_equal(w->held.n, 1);
     plan(t, TRAINS, JOB_TRAIN);
     assert_ptr_equal(works_on(t, self, TRAINS), w);
     stop(t, TRAINS);
     assert_int_equal(w->held.n, 0); /* it is over */
+    stop(t, 200);
     plan(t, TRAINS + 2, JOB_TRAIN);
     const struct worker *next = works_on(t, self, TRAINS + 2);
     keep = json_pack("{s:b}", "keep", 1);
