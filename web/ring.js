@@ -205,20 +205,21 @@ function drawEdge(e, at, layout, by) {
 function nodeWords(node, stage) {
     if (node.state !== 'up')
         return `no word for ${age(node.seconds)}`;
-    if (!node.job)
+    if (!node.stages.length)
         return 'idle';
     const slow = node.seconds >= FAST_S ? `, ${age(node.seconds)}` : '';
-    return `${node.doing || 'working'}${slow}`;
+    const more = node.stages.length > 1 ? `, and ${plural(node.stages.length - 1, 'more job')}` : '';
+    return `${node.doing || 'working'}${slow}${more}`;
 }
 
 function drawNode(node, p, stage) {
     const x = p.x - CARD.w / 2, y = p.y - CARD.h / 2, up = node.state === 'up', used = node.memory_total - node.memory_available;
     const share = node.memory_total ? used / node.memory_total : 0, inside = CARD.w - 30;
-    const role = stage ? `stage ${stage.rank} · ${layersText(stage.layers)}` : node.job && up ? `rank ${node.rank} of a job` : '';
+    const role = stage ? `stage ${stage.rank} · ${layersText(stage.layers)}` : node.stages.length && up ? `rank ${node.stages[0].rank} of a job` : '';
     const words = nodeWords(node, stage);
     const label = `Node ${node.name}${node.self ? ', this node' : ''}: ${up ? 'up' : 'gone'}, ${words}. ${role && `${role}. `}` +
         `${plural(node.threads, 'thread')}, memory ${bytes(used)} of ${bytes(node.memory_total)}.`;
-    return svg('g', { class: `node ${up ? node.job ? 'busy' : 'idle' : 'gone'}`, 'data-key': node.id, transform: `translate(${x} ${y})`,
+    return svg('g', { class: `node ${up ? node.stages.length ? 'busy' : 'idle' : 'gone'}`, 'data-key': node.id, transform: `translate(${x} ${y})`,
         role: 'img', 'aria-label': label, tabindex: 0 },
         svg('title', null, up ? label : `${label} ${node.doing || ''}`),
         svg('rect', { width: CARD.w, height: CARD.h, rx: 12, class: 'card' }),

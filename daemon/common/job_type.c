@@ -12,6 +12,17 @@ const char *job_type_name(enum job_type type)
     return type < JOB_TYPES ? job_types[type].name : "?";
 }
 
+enum job_class job_class_of(enum job_type type)
+{
+    return type == JOB_TRAIN ? JOB_CLASS_TRAIN : type == JOB_SERVE ? JOB_CLASS_SERVE : JOB_CLASS_INTERACTIVE;
+}
+
+const char *job_class_name(enum job_class c)
+{
+    static const char *const names[JOB_CLASSES] = {"serve", "interactive", "train"};
+    return c < JOB_CLASSES ? names[c] : "?";
+}
+
 const char *job_type_unit(enum job_type type)
 {
     static const char *const units[JOB_TYPES] = {"step", "token", "row", "token"};

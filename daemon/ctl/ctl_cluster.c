@@ -193,9 +193,11 @@ static void print_drain(const json_t *answer)
     const char *node = field_text(answer, "node", "?");
     printf("%s takes no part in new jobs until `ringctl undrain %s`, or until its ringd is started again.\n",
            node, node);
-    if (field_number(answer, "job") > 0)
-        printf("Job %.0f moves to other nodes after its next step: `ringctl nodes` shows when %s is idle.\n",
-               field_number(answer, "job"), node);
+    if (json_array_size(json_object_get(answer, "stages")))
+        printf(
+            "A job that trains moves to other nodes after its next step, others end there: `ringctl nodes` "
+            "shows when %s is idle.\n",
+            node);
 }
 
 static void print_undrain(const json_t *answer)

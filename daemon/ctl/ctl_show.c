@@ -58,23 +58,27 @@ int ctl_status_main(struct ctl *ctl)
 
 /* --- nodes --- */
 
+/* A node that holds several stages has a line for each. */
 static void print_nodes(const json_t *answer)
 {
     struct table *t = table_new("NODE\tSTATE\tADDRESS\tTHREADS\tMEMORY FREE\tJOB\tRANK\tDOING");
-    size_t i;
-    json_t *n;
+    size_t i, k;
+    json_t *n, *more;
     json_array_foreach (json_object_get(answer, "nodes"), i, n) {
-        const json_t *seconds = json_object_get(n, "seconds");
+        char work[600];
+        const json_t *stages = json_object_get(n, "stages");
         const bool is_drained = *field_text(n, "drained", "") && !strcmp(field_text(n, "state", ""), "up");
-        table_add(t, "%s%s\t%s\t%s\t%.0f\t%s of %s\t%s\t%s\t%s%s%s", field_text(n, "name", "?"),
+        print_work(work, sizeof work, json_array_get(stages, 0), n);
+        table_add(t, "%s%s\t%s\t%s\t%.0f\t%s of %s\t%s", field_text(n, "name", "?"),
                   json_is_true(json_object_get(n, "self")) ? " (this)" : "",
                   is_drained ? "drained" : field_text(n, "state", "?"), field_text(n, "address", "-"),
                   field_number(n, "threads"), print_bytes(field_number(n, "memory_available")).text,
-                  print_bytes(field_number(n, "memory_total")).text,
-                  print_number(json_object_get(n, "job"), "-").text,
-                  print_number(json_object_get(n, "rank"), "-").text, field_text(n, "doing", "-"),
-                  json_is_number(seconds) ? ", " : "",
-                  json_is_number(seconds) ? print_duration(json_number_value(seconds)).text : "");
+                  print_bytes(field_number(n, "memory_total")).text, work);
+        json_array_foreach (stages, k, more) {
+            print_work(work, sizeof work, more, more);
+            if (k)
+                table_add(t, "\t\t\t\t\t%s", work);
+        }
     }
     table_print_free(t, stdout);
 }

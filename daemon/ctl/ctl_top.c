@@ -100,19 +100,22 @@ static void draw_head(const struct canvas *c, const json_t *status)
 static void draw_nodes(const struct canvas *c, const json_t *nodes)
 {
     struct table *t = table_new("NODE\tSTATE\tTHREADS\tMEMORY USED\tJOB\tRANK\tDOING");
-    size_t i;
-    json_t *n;
+    size_t i, k;
+    json_t *n, *more;
     json_array_foreach (nodes, i, n) {
-        char bar[16], seconds[32] = "";
+        char bar[16], work[600];
+        const json_t *stages = json_object_get(n, "stages");
         double total = field_number(n, "memory_total"), used = total - field_number(n, "memory_available");
         meter_bar(bar, sizeof bar, total > 0 ? used / total : 0, 12);
-        if (json_is_number(json_object_get(n, "seconds")))
-            snprintf(seconds, sizeof seconds, ", %s", print_duration(field_number(n, "seconds")).text);
-        table_add(t, "%s%s\t%s\t%.0f\t%s %s\t%s\t%s\t%s%s", field_text(n, "name", "?"),
+        print_work(work, sizeof work, json_array_get(stages, 0), n);
+        table_add(t, "%s%s\t%s\t%.0f\t%s %s\t%s", field_text(n, "name", "?"),
                   json_is_true(json_object_get(n, "self")) ? "*" : "", field_text(n, "state", "?"),
-                  field_number(n, "threads"), bar, print_bytes(used).text,
-                  print_number(json_object_get(n, "job"), "-").text,
-                  print_number(json_object_get(n, "rank"), "-").text, field_text(n, "doing", "-"), seconds);
+                  field_number(n, "threads"), bar, print_bytes(used).text, work);
+        json_array_foreach (stages, k, more) {
+            print_work(work, sizeof work, more, more);
+            if (k)
+                table_add(t, "\t\t\t\t%s", work);
+        }
     }
     table_print(t, c->to, c->width, c->colors);
     table_free(t);

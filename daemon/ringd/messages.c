@@ -13,11 +13,11 @@
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/message_table.h"
 #include "daemon/ringd/node.h"
@@ -60,23 +60,23 @@ HANDLER(on_job_done, coord_take_word(n->coord, JOB_WORD_DONE, body))
 HANDLER(on_job_stopped, coord_take_word(n->coord, JOB_WORD_STOPPED, body))
 HANDLER(send_away, coord_send_away(n->coord, from, body))
 
-HANDLER(on_job_open, worker_take_open(n->worker, from, body))
-HANDLER(on_job_connect, worker_take_connect(n->worker))
-HANDLER(on_job_run, worker_take_run(n->worker, body))
-HANDLER(on_job_leave, worker_take_leave(n->worker, body))
-HANDLER(on_job_kept, worker_take_kept(n->worker, body))
+HANDLER(on_job_open, workers_take_open(n->workers, from, body))
+HANDLER(on_job_connect, worker_take_connect(workers_of_head(n->workers, from, body)))
+HANDLER(on_job_run, worker_take_run(workers_of_head(n->workers, from, body), body))
+HANDLER(on_job_leave, worker_take_leave(workers_of_head(n->workers, from, body), body))
+HANDLER(on_job_kept, worker_take_kept(workers_of_head(n->workers, from, body), body))
 HANDLER(on_drain, node_drain(n, from, json_string_value(json_object_get(body, "reason"))))
-HANDLER(on_job_turn, worker_take_turn(n->worker, body))
-HANDLER(on_job_stop, worker_take_stop(n->worker, body))
-HANDLER(say_stopped, worker_say_stopped(n->worker, from, body))
-HANDLER(on_lane_turn, worker_take_lane_turn(n->worker, from, body))
+HANDLER(on_job_turn, worker_take_turn(workers_of_head(n->workers, from, body), body))
+HANDLER(on_job_stop, worker_take_stop(workers_of_head(n->workers, from, body), body))
+HANDLER(say_stopped, workers_say_stopped(n->workers, from, body))
+HANDLER(on_lane_turn, workers_take_lane_turn(n->workers, from, body))
 
 HANDLER(on_dossier_news, deputy_take_news(n->deputy, from, body))
 HANDLER(on_dossier_noted, coord_take_noted(n->coord, from, body))
 HANDLER(on_dossier_recall, deputy_take_recall(n->deputy, from, body))
 HANDLER(on_dossier_held, coord_take_held(n->coord, from, body))
 HANDLER(on_head_ask, coord_take_head_ask(n->coord, from, body))
-HANDLER(on_head_answer, worker_take_head_answer(n->worker, from, body))
+HANDLER(on_head_answer, workers_take_head_answer(n->workers, from, body))
 HANDLER(on_claim_ask, deputy_take_claim_ask(n->deputy, from, body))
 HANDLER(on_claim_answer, deputy_take_claim_answer(n->deputy, from, body))
 HANDLER(on_claim_release, deputy_take_claim_release(n->deputy, from, body))
@@ -172,7 +172,7 @@ static bool may_send(const struct node *n, enum message_sender sender, const uin
     case MESSAGE_FROM_ANYONE: return true;
     case MESSAGE_FROM_MEMBER: return is_member(n, from, false);
     case MESSAGE_FROM_AUTHORITY: return is_member(n, from, true);
-    case MESSAGE_FROM_HEAD: return worker_is_head(n->worker, from, body);
+    case MESSAGE_FROM_HEAD: return workers_of_head(n->workers, from, body) != NULL;
     case MESSAGE_FROM_RANK: return coord_is_rank(n->coord, from, body);
     }
     return false;

@@ -24,7 +24,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/aside.h"
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
@@ -44,7 +44,7 @@
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/cluster/record.h"
@@ -52,8 +52,8 @@
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/store/store.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 
@@ -90,14 +90,22 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 void node_refresh_self(struct node *n)
 {
     struct member *self = members_self(n->members);
     uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX, total, available;
     read_memory(&total, &available);
-    const uint64_t lost = n->spawner ? spawner_lingering(n->spawner) : 0;
+    /* What a stage maps of files is free to the kernel, and the stage's own all the same. */
+    uint64_t untaken = 0;
+    const uint64_t lost = n->spawner ? spawner_lingering(n->spawner) : 0,
+                   promised = n->workers ? workers_promised(n->workers, &untaken) : 0;
     self->memory_total = smaller(total, limit);
-    self->memory_available = smaller(available, limit > lost ? limit - lost : 0);
+    self->memory_available = smaller(less(available, untaken), less(limit, lost + promised));
     node_refresh_doings(n);
 }
 
@@ -107,8 +115,8 @@ void node_refresh_doings(struct node *n)
     self->heard = clock_now();
     self->jobs = elsewhere_version(n->elsewhere);
     cables_describe(n->cables, self);
-    if (n->worker)
-        worker_describe(n->worker, self);
+    if (n->workers)
+        workers_describe(n->workers, self);
 }
 
 void node_publish(struct node *n)
@@ -171,8 +179,8 @@ void node_changed(struct node *n)
     }
     if (n->relay)
         relay_changed(n->relay);
-    if (n->worker)
-        worker_changed(n->worker);
+    if (n->workers)
+        workers_changed(n->workers);
     if (n->coord)
         coord_changed(n->coord);
     if (n->deputy)
@@ -238,7 +246,7 @@ static void apply_patience(struct node *n)
 
 static void open_members(struct node *n)
 {
-    struct member self = {.rank = 0};
+    struct member self = {.seq = 1};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct timespec now;
     struct err err;
@@ -247,11 +255,9 @@ static void open_members(struct node *n)
     choose_name(n);
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
-    snprintf(self.doing, sizeof self.doing, "idle");
     if (identity_boot(&self.boot, n->state_dir, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000,
                       &err))
         log_warning("%s", err.text);
-    self.seq = 1;
     n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
@@ -337,7 +343,7 @@ static void open_service(struct node *n)
                                                      .members = n->members,
                                                      .store = n->store,
                                                      .coord = n->coord,
-                                                     .worker = n->worker,
+                                                     .workers = n->workers,
                                                      .owner = n,
                                                      .beat = beat,
                                                      .sample = on_sample,
@@ -452,7 +458,7 @@ void node_close(struct node *n)
     peers_close(n->peers);
     measure_free(n->measure);
     enrol_free(n->enrol);
-    worker_free(n->worker);
+    workers_free(n->workers);
     relay_free(n->relay);
     service_free(n->service);
     intake_free(n->intake);

@@ -51,7 +51,7 @@ struct spawner;
 struct store;
 struct timer;
 struct cost_query;
-struct worker;
+struct workers;
 
 struct node {
     struct opts *opts; /* borrowed: main, as the words they come from */
@@ -80,7 +80,7 @@ struct node {
     struct relay *relay;                /* data connections of others, passing through */
     struct spawner *spawner;            /* all stage processes */
     struct held_disk *held_disk;        /* copies of what jobs train; NULL: there can be none */
-    struct worker *worker;              /* runs stages, for any head */
+    struct workers *workers;            /* run stages, for any head */
     struct coord *coord;                /* runs the jobs submitted here */
     json_t *notes;                      /* of the store, while the node opens */
     struct ballots *ballots;            /* who heads jobs, as this node has promised; */

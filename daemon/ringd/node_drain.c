@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/common/text_clean.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
@@ -52,7 +52,7 @@ static void end_now(void *owner)
 
 void node_end(struct node *n)
 {
-    if (n->leaving || !n->worker || !worker_is_training(n->worker)) {
+    if (n->leaving || !n->workers || !workers_are_training(n->workers)) {
         end_now(n);
         return;
     }
@@ -63,6 +63,6 @@ void node_end(struct node *n)
 
 void node_left_job(struct node *n)
 {
-    if (n->leaving && worker_is_idle(n->worker))
+    if (n->leaving && workers_are_idle(n->workers))
         timer_set_ms(n->leaving, 0);
 }

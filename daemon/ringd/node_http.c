@@ -21,7 +21,7 @@
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/cables.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/api/metrics_text.h"
@@ -192,14 +192,14 @@ static void open_doctor(struct node *n)
                                                   .peers = n->peers,
                                                   .store = n->store,
                                                   .spawner = n->spawner,
-                                                  .worker = n->worker,
+                                                  .workers = n->workers,
                                                   .keys_pid = keys_process_pid(n->keys_process)});
 }
 
 static int ask_stage(void *owner, uint64_t job, json_t *message)
 {
     const struct node *n = owner;
-    return worker_ask(n->worker, job, message);
+    return workers_ask(n->workers, job, message);
 }
 
 void node_open_api(struct node *n)

@@ -14,18 +14,18 @@
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/survive/loan_store.h"
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/survive/held_disk.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
@@ -54,10 +54,10 @@ static const char *last_words(void *owner, const uint8_t id[16])
 }
 
 static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
-                      const char *type, json_t *spec, json_t *nodes, struct loan *loan)
+                      enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
-    worker_plan(n->worker, job, attempt, origin, type, spec, nodes, loan);
+    workers_plan(n->workers, job, attempt, origin, type, spec, nodes, loan);
 }
 
 static void end_serving(const struct node *n, uint64_t id)
@@ -110,7 +110,7 @@ static struct file_set *files_for(void *owner, const uint8_t to[16], uint64_t jo
 static bool works_on(void *owner, const struct origin *of)
 {
     const struct node *n = owner;
-    return worker_works_on(n->worker, of);
+    return workers_work_on(n->workers, of);
 }
 
 static bool on_taken(void *owner, uint64_t as, const json_t *entry, struct loan *loan,
@@ -185,7 +185,7 @@ static void open_plan_request(struct node *n)
     n->plan_request = plan_request_new(&(struct plan_request_setup){.spawner = n->spawner,
                                                                     .coord = n->coord,
                                                                     .cost_query = n->cost_query,
-                                                                    .worker = n->worker,
+                                                                    .workers = n->workers,
                                                                     .begins = on_begins,
                                                                     .planned = on_planned,
                                                                     .refused = on_refused,
@@ -218,7 +218,7 @@ static void open_spawner(struct node *n)
 static void on_kept(void *owner, json_t *event)
 {
     const struct node *n = owner;
-    worker_kept(n->worker, event);
+    workers_kept(n->workers, event);
 }
 
 /* Without it jobs run all the same. */
@@ -245,24 +245,32 @@ static bool on_served(void *owner, uint64_t job, const char *kind, const json_t 
     return strcmp(kind, "load") != 0;
 }
 
-static void open_worker(struct node *n)
+static uint64_t free_memory(void *owner)
 {
-    n->worker = worker_new(&(struct worker_setup){.base = n->base,
-                                                  .cluster = n->cluster,
-                                                  .opts = n->opts,
-                                                  .threads = &n->threads,
-                                                  .spawner = n->spawner,
-                                                  .members = n->members,
-                                                  .peers = n->peers,
-                                                  .relay = n->relay,
-                                                  .cost_query = n->cost_query,
-                                                  .ballots = n->ballots,
-                                                  .store = n->store,
-                                                  .held_disk = n->held_disk,
-                                                  .owner = n,
-                                                  .stage_begins = on_stage_begins,
-                                                  .changed = on_worker_changed,
-                                                  .served = on_served});
+    const struct node *n = owner;
+    node_refresh_self(owner);
+    return members_self(n->members)->memory_available;
+}
+
+static void open_workers(struct node *n)
+{
+    n->workers = workers_new(&(struct workers_setup){.each = {.base = n->base,
+                                                              .cluster = n->cluster,
+                                                              .opts = n->opts,
+                                                              .threads = &n->threads,
+                                                              .spawner = n->spawner,
+                                                              .members = n->members,
+                                                              .peers = n->peers,
+                                                              .relay = n->relay,
+                                                              .cost_query = n->cost_query,
+                                                              .ballots = n->ballots,
+                                                              .store = n->store,
+                                                              .held_disk = n->held_disk,
+                                                              .owner = n,
+                                                              .stage_begins = on_stage_begins,
+                                                              .changed = on_worker_changed,
+                                                              .served = on_served},
+                                                     .free_memory = free_memory});
 }
 
 void node_open_job(struct node *n)
@@ -274,14 +282,14 @@ void node_open_job(struct node *n)
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);
     open_held_disk(n);
-    open_worker(n);
+    open_workers(n);
     open_coord(n);
     open_deputy(n);
     n->cost_server = cost_server_new(&(struct cost_server_setup){.base = n->base,
                                                                  .threads = &n->threads,
                                                                  .spawner = n->spawner,
                                                                  .peers = n->peers,
-                                                                 .worker = n->worker});
+                                                                 .workers = n->workers});
     open_plan_request(n);
 }
 
@@ -290,7 +298,7 @@ void node_metrics_sources(const struct node *n, struct metrics_sources *ret)
     *ret = (struct metrics_sources){.metrics = n->metrics,
                                     .members = n->members,
                                     .peers = n->peers,
-                                    .worker = n->worker,
+                                    .workers = n->workers,
                                     .coord = n->coord,
                                     .store = n->store,
                                     .ledger = n->ledger,

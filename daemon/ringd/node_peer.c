@@ -9,7 +9,7 @@
 #include "daemon/ringd/cluster/keys.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/api/elsewhere.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/messages.h"
 #include "daemon/ringd/node.h"
@@ -114,7 +114,7 @@ static bool works(void *owner, const uint8_t id[16], const uint8_t head[16], uin
 {
     const struct node *n = owner;
     const struct member *m = members_find(n->members, id);
-    return m && m->job == job && !memcmp(m->head, head, 16) && members_reachable(n->members, id);
+    return m && member_stage_of(m, head, job) && members_reachable(n->members, id);
 }
 
 static const char *name(void *owner, const uint8_t *id)
@@ -179,13 +179,13 @@ static void on_message(void *owner, const uint8_t from[16], const json_t *body)
 static int on_data_hello(void *owner, const struct link_hello *peer, char *why, size_t size)
 {
     const struct node *n = owner;
-    return worker_data_hello(n->worker, peer, why, size);
+    return workers_data_hello(n->workers, peer, why, size);
 }
 
 static void on_data_up(void *owner, struct link *link)
 {
     const struct node *n = owner;
-    worker_data_up(n->worker, link, link_peer(link)->from_rank);
+    workers_data_up(n->workers, link, link_peer(link)->from_rank);
 }
 
 static void on_cable_heard(void *owner, uint64_t cable)

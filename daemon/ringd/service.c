@@ -16,7 +16,7 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/systemd.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
@@ -114,26 +114,31 @@ void service_free(struct service *s)
 
 /* --- what systemd is told --------------------------------------------------------------------- */
 
+/* Of several jobs the first: systemd shows one line. */
 static size_t add_job(const struct service *s, char *buf, size_t size)
 {
     const struct job *active = NULL;
-    size_t queued = 0;
+    size_t queued = 0, more = 0;
     int n = 0;
     for (const struct job *job = coord_first(s->setup.coord); job; job = job->next)
         if (job->state == JOB_QUEUED)
             queued++;
-        else if (!job_state_ended(job->state))
+        else if (!job_state_ended(job->state)) {
+            more += active != NULL;
             active = job;
-    struct member self = {.rank = 0};
-    worker_describe(s->setup.worker, &self);
+        }
+    const struct member *self = members_self(s->setup.members);
     if (active && active->steps)
         n = snprintf(buf, size, "; job %llu: step %llu of %llu", (unsigned long long)active->id,
                      (unsigned long long)active->step, (unsigned long long)active->steps);
     else if (active)
         n = snprintf(buf, size, "; job %llu %s", (unsigned long long)active->id,
                      job_state_name(active->state));
-    else if (self.job)
-        n = snprintf(buf, size, "; rank %d of job %llu", self.rank, (unsigned long long)self.job);
+    else if (self->nstages)
+        n = snprintf(buf, size, "; rank %d of job %llu", self->stages[0].rank,
+                     (unsigned long long)self->stages[0].job);
+    if (more && n >= 0 && (size_t)n < size)
+        n += snprintf(buf + n, size - (size_t)n, "; %zu more job%s", more, more == 1 ? "" : "s");
     if (queued && n >= 0 && (size_t)n < size)
         n += snprintf(buf + n, size - (size_t)n, "; %zu queued", queued);
     return n > 0 ? (size_t)n : 0;
@@ -184,6 +189,18 @@ double service_lateness(const struct service *s)
     return (double)most / 1e6;
 }
 
+/* It may have to wait for the others: what trains gets the processor time that they leave. */
+static bool gives_way(const struct members *members, const struct job *job)
+{
+    const struct job_nodes *nodes = job_nodes(job);
+    for (size_t r = 0; job->type == JOB_TRAIN && r < nodes->n; r++) {
+        const struct member *m = members_find(members, nodes->id[r]);
+        if (m && m->nstages > 1)
+            return true;
+    }
+    return false;
+}
+
 bool service_healthy(const struct service *s, char *why, size_t size)
 {
     struct instant now = clock_now();
@@ -197,7 +214,7 @@ bool service_healthy(const struct service *s, char *why, size_t size)
     for (const struct job *job = coord_first(s->setup.coord); job && len < size; job = job->next) {
         double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
         if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
-            still > STALLED_STEPS * job->longest_step)
+            still > STALLED_STEPS * job->longest_step && !gives_way(s->setup.members, job))
             len += (size_t)snprintf(
                 why + len, size - len,
                 "job %llu has made no step for %.0f s: `ringctl nodes` shows what each node waits for\n",

@@ -20,7 +20,7 @@ struct members;
 struct opts;
 struct service;
 struct store;
-struct worker;
+struct workers;
 
 struct service_setup {
     /* all borrowed */
@@ -31,7 +31,7 @@ struct service_setup {
     struct members *members;
     struct store *store;
     struct coord *coord;
-    struct worker *worker;
+    struct workers *workers;
     void *owner;
     /* The loop is awake whole seconds from then, for heartbeats: ticks go with them. */
     struct instant (*beat)(void *owner);

@@ -381,6 +381,17 @@ static void process_done(struct process *p)
     json_decref(p->cell);
 }
 
+/* What a plan lacks may come: the daemon looks who holds it. */
+static void say_failed(struct process *p, int r, const char *why, bool kept)
+{
+    json_t *event = json_pack("{s:s s:b}", "error", why, "kept", (int)kept);
+    if (event && r == -ENOSPC && p->head.planning.lacks) {
+        json_object_set_new(event, "lacks", json_integer((json_int_t)p->head.planning.lacks));
+        json_object_set_new(event, "at", json_string(p->head.planning.lacks_at));
+    }
+    stage_event(&p->events, "failed", event);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "merge"))
@@ -426,7 +437,7 @@ int main(int argc, char **argv)
     /* Its cell lets it open the files that there were then: a new process may do better. */
     const bool kept = p.is_kept && (p.is_opening || r == -EACCES);
     if (r < 0)
-        stage_event(&p.events, "failed", json_pack("{s:s s:b}", "error", err.text, "kept", (int)kept));
+        say_failed(&p, r, err.text, kept);
     process_done(&p);
     return r < 0;
 }

@@ -37,7 +37,7 @@ static void begins(void *owner)
     (void)owner;
 }
 
-static void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+static void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, enum job_type type,
                  json_t *spec, json_t *nodes, struct loan *loan)
 {
     (void)owner, (void)job, (void)attempt, (void)origin, (void)type, (void)loan;
@@ -67,9 +67,9 @@ void job_ring_changed(struct job_ring *j)
     (void)j;
 }
 
-bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
+bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why, size_t size)
 {
-    (void)j;
+    (void)j, (void)job;
     *ret = (struct members_ring){.n = 0};
     snprintf(why, size, "there is no ring here");
     return true;
@@ -170,7 +170,7 @@ static struct job *begin(struct coord *c, enum job_state state)
     }
     job->state = state;
     job->outcome = JOB_FAILED;
-    c->jobs = c->life->job = job;
+    c->jobs = c->lives[0]->job = job;
     return job;
 }
 
@@ -249,7 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                                       .published = published});
     struct job *job =
         begin(c, (enum job_state)(JOB_PLANNING + input_u8(&in) % (JOB_STOPPING - JOB_PLANNING + 1)));
-    for (int i = 0; i < MESSAGES && in.left && c->life->job == job; i++)
+    for (int i = 0; i < MESSAGES && in.left && c->lives[0]->job == job; i++)
         tell(c, job, &in);
     json_t *all = job_encode(job);
     expect(all && job->state <= JOB_CANCELLED && memchr(job->error, '\0', sizeof job->error));

@@ -50,8 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             if (neighbours >> k & 1)
                 news.links[news.nlinks++] =
                     (struct member_link){.id = {1 + k}, .class_mbps = links / 16 * 100};
-        news.job = job % 3;
-        news.head[0] = job % 7;
+        news.nstages = job % 3;
+        for (size_t k = 0; k < news.nstages; k++)
+            news.stages[k] = (struct member_stage){.job = 1 + job % 7, .head = {job % 7}};
         if (job > 250)
             snprintf(news.ring, sizeof news.ring, "self,n,%c", 'a' + job % 2);
         json_t *record = member_encode(&news);

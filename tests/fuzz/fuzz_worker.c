@@ -42,7 +42,7 @@ static void complete_plan(json_t *plan)
     json_decref(all);
 }
 
-static void head_says(struct worker *w, uint8_t what, struct input *in)
+static void head_says(struct workers *ws, uint8_t what, struct input *in)
 {
     static const enum message_kind kinds[] = {MESSAGE_JOB_OPEN, MESSAGE_JOB_CONNECT, MESSAGE_JOB_RUN,
                                               MESSAGE_JOB_STOP, MESSAGE_LANE_TURN,   MESSAGE_HEAD_ANSWER};
@@ -56,18 +56,18 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
         json_object_set_new(body, "nodes", three_nodes());
     if (what & 64)
         complete_plan(json_object_get(body, "plan"));
-    const bool is_head = worker_is_head(w, from, body);
+    struct worker *w = workers_of_head(ws, from, body);
     switch (kinds[what % 6]) {
-    case MESSAGE_JOB_OPEN: worker_take_open(w, from, body); break;
-    case MESSAGE_HEAD_ANSWER: worker_take_head_answer(w, from, body); break;
-    case MESSAGE_LANE_TURN: worker_take_lane_turn(w, from, body); break;
-    case MESSAGE_JOB_STOP: is_head ? worker_take_stop(w, body) : worker_say_stopped(w, from, body); break;
+    case MESSAGE_JOB_OPEN: workers_take_open(ws, from, body); break;
+    case MESSAGE_HEAD_ANSWER: workers_take_head_answer(ws, from, body); break;
+    case MESSAGE_LANE_TURN: workers_take_lane_turn(ws, from, body); break;
+    case MESSAGE_JOB_STOP: w ? worker_take_stop(w, body) : workers_say_stopped(ws, from, body); break;
     case MESSAGE_JOB_CONNECT:
-        if (is_head)
+        if (w)
             worker_take_connect(w);
         break;
     default:
-        if (is_head)
+        if (w)
             worker_take_run(w, body);
     }
     json_decref(body);
@@ -91,7 +91,7 @@ static void stage_ends(void)
         ops->ended(the_stage.owner, the_stage.is_ending ? "" : "was killed by SIGKILL");
 }
 
-static void neighbour_dials(struct worker *w, struct input *in)
+static void neighbour_dials(struct workers *ws, struct input *in)
 {
     struct link_hello hello = {
         .job = input_u8(in), .from_rank = input_u8(in), .to_rank = input_u8(in), .dim = input_u8(in)};
@@ -99,7 +99,7 @@ static void neighbour_dials(struct worker *w, struct input *in)
     hello.head_id[0] = input_u8(in);
     hello.node_id[0] = input_u8(in);
     hello.fingerprint[0] = (char)input_u8(in);
-    const int r = worker_data_hello(w, &hello, why, sizeof why);
+    const int r = workers_data_hello(ws, &hello, why, sizeof why);
     expect((r == 0) == (why[0] == '\0'));
 }
 
@@ -114,22 +114,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         add_keys();
         expect(alone_open(&node, &err));
     }
-    struct worker *w = alone_worker(&node);
+    struct workers *ws = alone_workers(&node);
     for (int i = 0; i < MESSAGES && in.left; i++) {
         const uint8_t what = input_u8(&in);
         if (what % 8 < 5)
-            head_says(w, what, &in);
+            head_says(ws, what, &in);
         else if (what % 8 == 5)
             stage_says(what, &in);
         else if (what % 8 == 6)
-            neighbour_dials(w, &in);
+            neighbour_dials(ws, &in);
         else if (the_stage.is_ending || what > 200)
             stage_ends();
         else
             event_base_loop(node.base, EVLOOP_NONBLOCK);
-        worker_describe(w, &me);
-        expect(memchr(me.doing, '\0', sizeof me.doing) != NULL);
+        workers_describe(ws, &me);
+        for (size_t k = 0; k < me.nstages; k++)
+            expect(memchr(me.stages[k].doing, '\0', sizeof me.stages[k].doing) != NULL);
     }
-    worker_free(w);
+    workers_free(ws);
     return 0;
 }

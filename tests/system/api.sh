@@ -6,6 +6,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 written=$PWD/docs/openapi.json
 jq -e .paths "$written" >/dev/null || fail "docs/openapi.json cannot be read"
+node_options="--memory-limit 64M"
 start_ring
 cd "$work" || exit 1
 limit 20 curl -sS -o openapi.json --unix-socket "$(sock_of 1)" http://localhost/openapi.json
@@ -63,9 +64,9 @@ ask 1 POST /v1/plan 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/n
 ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
-ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 POST /v1/jobs 201 '' "{\"type\":\"train\",\"spec\":{\"model\":\"$llama\",\"data\":\"$tables\",\"adapter_out\":\"$work/waits\",\"iters\":2}}"
 
-# Jobs that wait have a cap in bytes, and so has each: what does not fit is refused, and the queue says how full it is.
+# Jobs that wait, here for memory, have a cap in bytes, and so has each: what does not fit is refused, and the queue says how full it is.
 queued() { limit 20 curl -sS --unix-socket "$(sock_of 1)" http://localhost/metrics | sed -n "s/^ringd_queue_$1{name=\"job_specs\"} //p"; }
 heavy() { # IDS: the status of a job of so many
     jq -nc --arg model "$llama" --argjson n "$1" '{type: "generate", spec: {model: $model, max_tokens: 2, ids: [range($n) | 1]}}' >heavy.json

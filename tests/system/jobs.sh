@@ -17,23 +17,26 @@ on 1 jobs | grep -Eq '^1 +train +[^ ]+ +running' || fail "jobs: $(on 1 jobs)"
 on 1 job 1 --json | jq -e '.state == "running" and .steps == 100000 and .step >= 2 and (.plan.nodes | length) == 3' >/dev/null ||
     fail "job: $(on 1 job 1)"
 on 1 log 1 | grep -q 'planned: n1 layers 0' || fail "log: $(on 1 log 1)"
-on 2 nodes --json | jq -e '[.nodes[] | select(.job == 1)] | length == 3' >/dev/null || fail "nodes: $(on 2 nodes)"
+on 2 nodes --json | jq -e '[.nodes[] | select(.stages | map(.job) == [1])] | length == 3' >/dev/null || fail "nodes: $(on 2 nodes)"
 
-# Others wait behind it, here and at another head, and say why; when it is gone both heads reach for the ring at once.
+# Others that train wait behind it, here and at another head, and say why; when it is gone both heads reach for the ring at once. What
+# does not train goes beside it.
 for node_number in 1 3; do
     short=$(on $node_number train --model "$llama" --data "$tables" --adapter-out "short$node_number" --iters 2 --seq-len 64 --detach)
-    on $node_number job "$short" --json | jq -e '.state == "queued" and (.error | test("^(there are jobs before it|node n[123] (is busy with|has not yet ended its stage of) job 1)$"))' >/dev/null ||
+    on $node_number job "$short" --json | jq -e '.state == "queued" and (.error | test("^(job 1 trains, and one job trains at a time|node n[123] is busy with job 1)$"))' >/dev/null ||
         fail "job $short of n$node_number: $(on $node_number job "$short")"
     RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json generate --model "$llama" --ids 1 --max-tokens 4 \
-        >queued$node_number.json 2>queued$node_number.err &
+        >beside$node_number.json 2>beside$node_number.err || fail "the job beside it at n$node_number: $(cat beside$node_number.err)"
+    equal "the job beside it at n$node_number" "$(jq -c .ids beside$node_number.json)" "[300,261,347,395]"
+    RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" attach "$short" >queued$node_number.out 2>queued$node_number.err &
     eval "queued$node_number=$! short$node_number=$short"
 done
+equal "the job that trains" "$(on 1 job 1 --json | jq -r .state)" running
 on 1 cancel 1 | grep -q 'is being cancelled' || fail "cancel"
 for node_number in 1 3; do
     eval "pid=\$queued$node_number short=\$short$node_number"
     await_end "$pid" 40 || fail "the job queued at n$node_number: $(cat queued$node_number.err)"
-    equal "the job queued at n$node_number" "$(jq -c .ids queued$node_number.json)" "[300,261,347,395]"
-    equal "the job before it" "$(on $node_number job "$short" --json | jq -r .state)" done
+    equal "the job queued at n$node_number" "$(on $node_number job "$short" --json | jq -r .state)" done
 done
 equal "the cancelled job" "$(on 1 job 1 --json | jq -r .state)" cancelled
 on 1 cancel 1 2>cancel.err && fail "a job was cancelled twice"

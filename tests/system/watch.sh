@@ -62,7 +62,7 @@ else
     say "promtool is missing: the form of /metrics is looked at by hand alone"
 fi
 for series in 'build_info\{version="[0-9.]+"\} 1' 'ring_nodes 3' 'ring_closed 1' 'jobs\{state="running"\} 1' 'step_seconds_count [1-9]' \
-    'trained_tokens_total [1-9]' 'stage_running 1' 'stage_busy_seconds_total 0*[.0-9]*[1-9]' 'stage_memory_bytes [1-9]' 'stage_planned_memory_bytes [1-9]' \
+    'trained_tokens_total [1-9]' 'stages_running 1' 'stage_busy_seconds_total 0*[.0-9]*[1-9]' 'stage_memory_bytes [1-9]' 'stage_planned_memory_bytes [1-9]' \
     'link_up\{peer="n2",port="",cable=""\} 1' 'link_retransmits_total\{peer="n2"' 'job_step\{job="2"\} [1-9]' \
     'stage_tx_bytes_total [1-9]' 'stage_rx_bytes_total [1-9]' 'link_data_tx_bytes_total\{peer="n2",port="",cable=""\} [1-9]' \
     'link_data_rx_bytes_total\{peer="n3",port="",cable=""\} [1-9]' 'link_data_retransmits_total\{peer="n2"' 'link_data_rtt_seconds\{peer="n2".*\} [0-9.e-]*[1-9]' \

@@ -71,6 +71,15 @@ double field_number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
+void print_work(char *buf, size_t size, const json_t *stage, const json_t *node)
+{
+    const json_t *seconds = json_object_get(stage ? stage : node, "seconds");
+    snprintf(buf, size, "%s\t%s\t%s%s%s", print_number(json_object_get(stage, "job"), "-").text,
+             print_number(json_object_get(stage, "rank"), "-").text,
+             field_text(stage ? stage : node, "doing", "-"), json_is_number(seconds) ? ", " : "",
+             json_is_number(seconds) ? print_duration(json_number_value(seconds)).text : "");
+}
+
 void print_json(const json_t *json)
 {
     json_dumpf(json, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));

@@ -22,6 +22,10 @@ struct amount print_number(const json_t *number,
 const char *field_text(const json_t *object, const char *key, const char *otherwise);
 double field_number(const json_t *object, const char *key);
 
+/* Of a stage of GET /v1/nodes, NULL: there is none: three cells of a table, its job, its rank and
+ * what it does, or what its node does. */
+void print_work(char *buf, size_t size, const json_t *stage, const json_t *node);
+
 void print_state(FILE *to, const char *word); /* in its colour, where there are any */
 void print_trouble(FILE *to, const char *head, const char *sentence);
 

@@ -48,21 +48,41 @@ static json_t *neighbours_show(const struct members *members, const struct membe
     return list;
 }
 
+/* Which job, of which head: numbers are those of heads. */
+static json_t *stages_show(const struct members *members, const struct member *m)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->nstages; i++) {
+        const struct member_stage *s = &m->stages[i];
+        const struct member *head = members_find(members, s->head);
+        json_array_append_new(list, json_pack("{s:I s:s s:i s:s s:I s:s s:f}", "job", (json_int_t)s->job,
+                                              "head", head ? head->name : "?", "rank", s->rank, "class",
+                                              job_class_name(s->class), "planned_bytes", (json_int_t)s->bytes,
+                                              "doing", s->doing, "seconds", s->seconds));
+    }
+    return list;
+}
+
 static json_t *member_show(struct api *api, const struct member *m)
 {
     char id[33], address[128];
     id_hex(id, m->id);
     show_address(api, m, address, sizeof address);
     bool self = m == members_self(api->setup.members), up = members_reachable(api->setup.members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:s s:f}", "id", id, "name",
+    const struct member_stage *first = m->nstages ? &m->stages[0] : NULL;
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:s s:f}", "id", id, "name",
                      m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
                      "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
                      (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
-                     "neighbours", neighbours_show(api->setup.members, m), "job",
-                     m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
-                     m->job && up ? json_integer(m->rank) : json_null(), "drained", m->drained, "doing",
-                     up ? m->doing : peers_last_words(api->setup.peers, m->id), "seconds",
-                     up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
+                     "neighbours", neighbours_show(api->setup.members, m), "stages",
+                     up ? stages_show(api->setup.members, m) : json_array(), "drained", m->drained, "doing",
+                     !up     ? peers_last_words(api->setup.peers, m->id)
+                     : first ? first->doing
+                             : "idle",
+                     "seconds",
+                     !up     ? (double)clock_since_us(clock_now(), m->heard) / 1e6
+                     : first ? first->seconds
+                             : 0.0);
 }
 
 void api_get_nodes(struct api *api, struct http_call *call)
@@ -160,7 +180,8 @@ static void drain(struct api *api, struct http_call *call, bool is_drained)
                   m->name);
     else
         api_reply(call, 200,
-                  json_pack("{s:s s:s s:I}", "node", m->name, "reason", reason, "job", (json_int_t)m->job));
+                  json_pack("{s:s s:s s:o}", "node", m->name, "reason", reason, "stages",
+                            stages_show(api->setup.members, m)));
     json_decref(body);
 }
 

@@ -21,7 +21,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/mailbox.h"
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 #include "daemon/ringd/job/results.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/common/json_weight.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/api/metrics_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/peers.h"
@@ -75,18 +76,57 @@ static void write_node(FILE *to, const struct metrics_sources *n)
            store_trouble(n->store) != NULL);
 }
 
+static bool is_in_hand(const struct job *job)
+{
+    return job->state != JOB_QUEUED && !job_phase(job->state)->is_aside && !job_state_ended(job->state);
+}
+
+static double step_of(const struct job *job)
+{
+    return (double)job->step;
+}
+
+static double steps_of(const struct job *job)
+{
+    return (double)job->steps;
+}
+
+static double loss_of(const struct job *job)
+{
+    return job->has_loss ? job->loss : (double)NAN;
+}
+
+/* Of each that has left the queue; what is no number yet is left out. */
+static void write_each(FILE *to, const struct metrics_sources *n, const char *name, const char *help,
+                       double (*of)(const struct job *job))
+{
+    bool is_described = false;
+    for (const struct job *job = coord_first(n->coord); job; job = job->next) {
+        const double value = is_in_hand(job) ? of(job) : (double)NAN;
+        if (isnan(value))
+            continue;
+        if (!is_described)
+            describe(to, name, "gauge", help);
+        is_described = true;
+        fprintf(to, "ringd_%s{job=\"%llu\"} %.17g\n", name, (unsigned long long)job->id, value);
+    }
+}
+
+static void write_progress(FILE *to, const struct metrics_sources *n)
+{
+    write_each(to, n, "job_step", "Steps a job that runs has made.", step_of);
+    write_each(to, n, "job_steps", "Steps a job that runs will have made in the end.", steps_of);
+    write_each(to, n, "job_loss", "Loss of a running job's last step.", loss_of);
+}
+
 static void write_jobs(FILE *to, const struct metrics_sources *n)
 {
     const struct metrics_counts *m = metrics_counts(n->metrics);
     size_t queued = 0, running = 0, paused = 0;
-    const struct job *active = NULL;
     for (const struct job *job = coord_first(n->coord); job; job = job->next) {
         queued += job->state == JOB_QUEUED;
         paused += job->state == JOB_PAUSED;
-        if (job->state == JOB_QUEUED || job_phase(job->state)->is_aside || job_state_ended(job->state))
-            continue;
-        running++;
-        active = job;
+        running += is_in_hand(job);
     }
     describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
     fprintf(to,
@@ -111,25 +151,14 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
             "ringd_step_seconds_bucket{le=\"+Inf\"} %llu\nringd_step_seconds_sum "
             "%.17g\nringd_step_seconds_count %llu\n",
             (unsigned long long)m->steps, m->step_seconds, (unsigned long long)m->steps);
-    if (!active)
-        return;
-    describe(to, "job_step", "gauge", "Steps the running job has made.");
-    fprintf(to, "ringd_job_step{job=\"%llu\"} %llu\n", (unsigned long long)active->id,
-            (unsigned long long)active->step);
-    describe(to, "job_steps", "gauge", "Steps the running job will have made in the end.");
-    fprintf(to, "ringd_job_steps{job=\"%llu\"} %llu\n", (unsigned long long)active->id,
-            (unsigned long long)active->steps);
-    if (!active->has_loss)
-        return;
-    describe(to, "job_loss", "gauge", "Loss of the running job's last step.");
-    fprintf(to, "ringd_job_loss{job=\"%llu\"} %.17g\n", (unsigned long long)active->id, active->loss);
+    write_progress(to, n);
 }
 
 static void write_stage(FILE *to, const struct metrics_sources *n)
 {
     struct worker_totals t;
-    worker_totals(n->worker, &t);
-    single(to, "stage_running", "gauge", "1 while this node holds a stage.", t.running);
+    workers_totals(n->workers, &t);
+    single(to, "stages_running", "gauge", "Stages that this node holds.", (double)t.running);
     single(to, "stage_busy_seconds_total", "counter", "Seconds stages of this node computed.",
            t.busy_seconds);
     single(to, "stage_wait_seconds_total", "counter",
@@ -139,9 +168,9 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
     single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
            (double)t.rx_bytes);
     single(to, "stage_memory_bytes", "gauge",
-           "Memory of the stage, with the mapped files of the model, and of killed stages that do not end.",
+           "Memory of the stages, with the mapped files of the model, and of killed stages that do not end.",
            (double)t.memory_bytes);
-    single(to, "stage_planned_memory_bytes", "gauge", "Memory the plan foresees for the stage.",
+    single(to, "stage_planned_memory_bytes", "gauge", "Memory that plans foresee for the stages.",
            (double)t.planned_bytes);
 }
 
@@ -272,7 +301,7 @@ char *metrics_text(const struct metrics_sources *n)
     FILE *to = open_memstream(&text, &size);
     if (!to)
         return NULL;
-    json_t *links = peers_encode(n->peers), *lanes = worker_lanes(n->worker);
+    json_t *links = peers_encode(n->peers), *lanes = workers_lanes(n->workers);
     write_node(to, n);
     write_jobs(to, n);
     write_stage(to, n);
@@ -300,7 +329,7 @@ void metrics_sample(const struct metrics_sources *n, double seconds, int64_t now
     struct worker_totals t;
     const json_t *link;
     size_t i;
-    worker_totals(n->worker, &t);
+    workers_totals(n->workers, &t);
     const struct member *self = members_self(n->members);
     metrics_add(rows, "node/memory_used", now, (double)(self->memory_total - self->memory_available));
     metrics_add(rows, "node/stage_memory", now, (double)t.memory_bytes);

@@ -15,13 +15,13 @@ struct members;
 struct metrics;
 struct peers;
 struct store;
-struct worker;
+struct workers;
 
 struct metrics_sources { /* all borrowed; the node's own record is up to date */
     struct metrics *metrics;
     struct members *members;
     struct peers *peers;
-    struct worker *worker;
+    struct workers *workers;
     struct coord *coord;
     struct store *store;
     const struct ledger *ledger;

@@ -58,10 +58,17 @@ static json_t *cable_encode(const struct member_cable *c)
     return json_pack("{s:s s:s s:s}", "port", c->port, "ipv6", six, "ipv4", four);
 }
 
+static json_t *stage_encode(const struct member_stage *s)
+{
+    char doing[sizeof s->doing]; /* it may have been cut within a character */
+    wire_copy_text(doing, sizeof doing, s->doing);
+    return json_pack("{s:I s:o s:i s:s s:I s:s s:f}", "job", (json_int_t)s->job, "head", id_json(s->head),
+                     "rank", s->rank, "class", job_class_name(s->class), "bytes", (json_int_t)s->bytes,
+                     "doing", doing, "seconds", s->seconds);
+}
+
 json_t *member_encode(const struct member *who)
 {
-    char doing[sizeof who->doing]; /* it may have been cut within a character */
-    wire_copy_text(doing, sizeof doing, who->doing);
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
         json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", id_json(who->links[i].id), "class_mbps",
@@ -73,14 +80,16 @@ json_t *member_encode(const struct member *who)
     json_t *cables = json_array();
     for (size_t i = 0; i < who->ncables; i++)
         json_array_append_new(cables, cable_encode(&who->cables[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:s s:I s:I s:o s:i s:s s:f}",
-                     "id", id_json(who->id), "name", who->name, "version", who->version, "boot",
+    json_t *stages = json_array();
+    for (size_t i = 0; i < who->nstages; i++)
+        json_array_append_new(stages, stage_encode(&who->stages[i]));
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:s s:I s:o}", "id",
+                     id_json(who->id), "name", who->name, "version", who->version, "boot",
                      (json_int_t)who->boot, "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores,
                      "threads", (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
                      "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
                      "cables", cables, "ring", who->ring, "drained", who->drained, "jobs",
-                     (json_int_t)who->jobs, "job", (json_int_t)who->job, "head", id_json(who->head), "rank",
-                     who->rank, "doing", doing, "seconds", who->seconds);
+                     (json_int_t)who->jobs, "stages", stages);
 }
 
 static bool same_links(const struct member *a, const struct member *b)
@@ -102,6 +111,18 @@ static bool same_cables(const struct member *a, const struct member *b)
     return a->ncables == b->ncables;
 }
 
+static bool same_stages(const struct member *a, const struct member *b)
+{
+    for (size_t i = 0; i < a->nstages && i < b->nstages; i++) {
+        const struct member_stage *x = &a->stages[i], *y = &b->stages[i];
+        if (x->job != y->job || memcmp(x->head, y->head, 16) != 0 || x->rank != y->rank ||
+            x->class != y->class || x->bytes != y->bytes || strcmp(x->doing, y->doing) != 0 ||
+            x->seconds < y->seconds || x->seconds > y->seconds)
+            return false;
+    }
+    return a->nstages == b->nstages;
+}
+
 bool member_says_the_same(const struct member *a, const struct member *b)
 {
     uint64_t more = a->memory_available > b->memory_available ? a->memory_available : b->memory_available;
@@ -111,9 +132,7 @@ bool member_says_the_same(const struct member *a, const struct member *b)
            a->memory_total == b->memory_total && more - less <= a->memory_total / 256 && same_links(a, b) &&
            same_cables(a, b) && a->jobs == b->jobs && a->nended == b->nended &&
            !memcmp(a->ended, b->ended, a->nended * sizeof a->ended[0]) && !strcmp(a->ring, b->ring) &&
-           !strcmp(a->drained, b->drained) && a->job == b->job && !memcmp(a->head, b->head, 16) &&
-           a->rank == b->rank && !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) &&
-           !(a->seconds > b->seconds);
+           !strcmp(a->drained, b->drained) && same_stages(a, b);
 }
 
 static int decode_link(struct member_link *ret, const json_t *link)
@@ -146,6 +165,58 @@ static int decode_cable(struct member_cable *ret, const json_t *cable)
     return 0;
 }
 
+static bool class_read(enum job_class *ret, const char *name)
+{
+    for (enum job_class c = 0; c < JOB_CLASSES; c++)
+        if (!strcmp(name, job_class_name(c))) {
+            *ret = c;
+            return true;
+        }
+    return false;
+}
+
+static int decode_stage(struct member_stage *ret, const json_t *stage)
+{
+    const char *head, *class, *doing;
+    json_int_t job, bytes;
+    if (json_unpack((json_t *)stage, "{s:I s:s s:i s:s s:I s:s s:F}", "job", &job, "head", &head, "rank",
+                    &ret->rank, "class", &class, "bytes", &bytes, "doing", &doing, "seconds",
+                    &ret->seconds) ||
+        id_parse(ret->head, head) || job <= 0 || bytes < 0 || ret->rank < 0 || ret->rank >= RING_MAX_NODES ||
+        !class_read(&ret->class, class))
+        return -EBADMSG;
+    ret->job = (uint64_t)job;
+    ret->bytes = (uint64_t)bytes;
+    wire_copy_text(ret->doing, sizeof ret->doing, doing);
+    return 0;
+}
+
+static int decode_stages(struct member *m, const json_t *stages)
+{
+    if (!json_is_array(stages) || json_array_size(stages) > MEMBER_STAGES)
+        return -EBADMSG;
+    for (; m->nstages < json_array_size(stages); m->nstages++)
+        if (decode_stage(&m->stages[m->nstages], json_array_get(stages, m->nstages)))
+            return -EBADMSG;
+    return 0;
+}
+
+const struct member_stage *member_stage_of(const struct member *m, const uint8_t head[16], uint64_t job)
+{
+    for (size_t i = 0; i < m->nstages; i++)
+        if (m->stages[i].job == job && !memcmp(m->stages[i].head, head, 16))
+            return &m->stages[i];
+    return NULL;
+}
+
+const struct member_stage *member_trains(const struct member *m)
+{
+    for (size_t i = 0; i < m->nstages; i++)
+        if (m->stages[i].class == JOB_CLASS_TRAIN)
+            return &m->stages[i];
+    return NULL;
+}
+
 static int decode_ended(struct member *m, const json_t *ended)
 {
     if (!json_is_array(ended) || json_array_size(ended) > RING_MAX_NODES)
@@ -170,30 +241,27 @@ static int decode_cables(struct member *m, const json_t *cables)
 int member_decode(struct member *ret, const json_t *record)
 {
     struct member m = {0};
-    const char *id, *name, *version, *head, *doing, *ring, *drained;
+    const char *id, *name, *version, *ring, *drained;
     json_t *links;
-    json_int_t boot, seq, cores, threads, total, available, jobs, job;
-    if (json_unpack((json_t *)record,
-                    "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:s s:I s:I s:s s:i s:s s:F}", "id", &id,
+    json_int_t boot, seq, cores, threads, total, available, jobs;
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:s s:I}", "id", &id,
                     "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores,
                     "threads", &threads, "memory_total", &total, "memory_available", &available, "links",
-                    &links, "ring", &ring, "drained", &drained, "jobs", &jobs, "job", &job, "head", &head,
-                    "rank", &m.rank, "doing", &doing, "seconds", &m.seconds))
+                    &links, "ring", &ring, "drained", &drained, "jobs", &jobs))
         return -EBADMSG;
-    if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
-        json_array_size(links) > RING_MAX_NODES)
+    if (id_parse(m.id, id) || !json_is_array(links) || json_array_size(links) > RING_MAX_NODES)
         return -EBADMSG;
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
             return -EBADMSG;
     if (strlen(ring) >= sizeof m.ring || !wire_is_text(ring, strlen(ring)) ||
         decode_ended(&m, json_object_get(record, "ended")) ||
-        decode_cables(&m, json_object_get(record, "cables")))
+        decode_cables(&m, json_object_get(record, "cables")) ||
+        decode_stages(&m, json_object_get(record, "stages")))
         return -EBADMSG;
     memcpy(m.ring, ring, strlen(ring));
     wire_copy_text(m.name, sizeof m.name, name);
     wire_copy_text(m.version, sizeof m.version, version);
-    wire_copy_text(m.doing, sizeof m.doing, doing);
     wire_copy_text(m.drained, sizeof m.drained, drained);
     m.boot = (uint64_t)boot;
     m.seq = (uint64_t)seq;
@@ -202,7 +270,6 @@ int member_decode(struct member *ret, const json_t *record)
     m.memory_total = (uint64_t)total;
     m.memory_available = (uint64_t)available;
     m.jobs = (uint64_t)jobs;
-    m.job = (uint64_t)job;
     *ret = m;
     return 0;
 }

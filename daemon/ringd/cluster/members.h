@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "daemon/common/conf.h"
+#include "daemon/common/job_type.h"
 #include "net/clock.h"
 #include "net/prefix.h"
 #include "net/ring.h"
@@ -22,6 +23,7 @@ enum {
         1500000, /* a closed ring is reordered so long after the last change of what would be better */
     MEMBER_RING_TEXT = CONF_RING_BYTES,
     MEMBER_CABLES = 16, /* that are told: a record has to fit into a heartbeat */
+    MEMBER_STAGES = 8,  /* that a node holds at once */
 };
 
 struct member_link { /* the control connections with one neighbour, together */
@@ -32,6 +34,15 @@ struct member_link { /* the control connections with one neighbour, together */
 struct member_cable { /* our end of one that only two nodes share */
     char port[16];
     struct prefix six, four; /* our addresses, with the subnet's length; family 0: none */
+};
+struct member_stage { /* of a job, on that node */
+    uint64_t job;
+    uint8_t head[16]; /* the job's, which has given it that number */
+    int rank;
+    enum job_class class;
+    uint64_t bytes; /* of memory that it was promised; 0: it has no plan yet */
+    char doing[128];
+    double seconds;
 };
 struct member {
     uint8_t id[16];
@@ -49,12 +60,8 @@ struct member {
     char ring[MEMBER_RING_TEXT]; /* names with commas: the order its owner set with --ring; "" = none */
     char drained[96];            /* why it takes no part in jobs; "" = it does */
     uint64_t jobs;               /* how often the rows of its own jobs have changed: job_news.h */
-    /* what it does */
-    uint64_t job;     /* 0 = nothing */
-    uint8_t head[16]; /* the job's head */
-    int rank;
-    char doing[128];
-    double seconds;
+    size_t nstages;
+    struct member_stage stages[MEMBER_STAGES];
     struct instant heard; /* when its owner said it, by the ages it was passed on with */
 };
 
@@ -66,6 +73,12 @@ void members_free(struct members *m);
 /* Our own record, to be changed in place; members_touch then gives it a new sequence number. */
 struct member *members_self(struct members *m);
 void members_touch(struct members *m);
+
+/* Its stage of that job; NULL: it has none. */
+const struct member_stage *member_stage_of(const struct member *m, const uint8_t head[16], uint64_t job);
+
+/* Its stage of a job that trains: there is one at most. */
+const struct member_stage *member_trains(const struct member *m);
 
 /* Both tell others the same: all but the sequence number and the time, and free memory only where
  * it differs by more than 1/256 of all. */

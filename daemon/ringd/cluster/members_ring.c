@@ -294,7 +294,7 @@ struct instant members_settle(struct members *m, struct instant now)
     look(m, &v);
     wanted_ring(m, &v, &wanted);
     for (size_t i = 0; i < v.graph.n; i++)
-        busy |= seen_at(m, &v, i)->job != 0;
+        busy |= seen_at(m, &v, i)->nstages > 0;
     bool can_stay = goes_on(&o->standing, &v, &standing);
     if (can_stay && !busy && !is_order(&o->standing, &v, &wanted)) {
         if (!is_order(&o->coming, &v, &wanted)) {

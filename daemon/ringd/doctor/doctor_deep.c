@@ -9,7 +9,7 @@
 
 #include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 
@@ -76,7 +76,7 @@ const char *doctor_deep_read(struct doctor_deep *d, const char *dir)
         return NULL;
     if (d->stage || d->error)
         return "this node already reads another model: ask again when that is over";
-    if (!worker_is_idle(s->worker))
+    if (!workers_are_idle(s->workers))
         return "a job works on this node: ask again when it is over";
     d->dir = xstrdup(dir);
     if (spawn_start(&d->stage, s->spawner, 0, &ops, d, &err))

@@ -15,7 +15,7 @@ struct opts;
 struct peers;
 struct spawner;
 struct store;
-struct worker;
+struct workers;
 
 struct doctor_setup {
     /* all borrowed */
@@ -29,7 +29,7 @@ struct doctor_setup {
     struct peers *peers;
     struct store *store;
     struct spawner *spawner;
-    struct worker *worker;
+    struct workers *workers;
     int64_t keys_pid; /* of ringd-keys; 0: not known */
 };
 

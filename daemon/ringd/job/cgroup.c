@@ -17,6 +17,7 @@
 
 struct cgroup {
     char *folder; /* owned */
+    bool is_weighed;
 };
 
 static int write_file(const char *folder, const char *name, const char *text)
@@ -79,8 +80,10 @@ int cgroup_prepare(const char *folder)
         add_children(own, folder);
     if (!r)
         r = add_process(own, (int)getpid());
-    if (!r)
+    if (!r) { /* without it stages run, and training gives way another way (yield_cpu.h) */
+        write_file(folder, "cgroup.subtree_control", "+cpu");
         r = write_file(folder, "cgroup.subtree_control", "+memory");
+    }
     free(own);
     return r;
 }
@@ -96,10 +99,10 @@ char *cgroup_find_room(void)
     return r ? NULL : xstrdup(folder);
 }
 
-int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job)
+int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job, pid_t pid)
 {
     struct cgroup *s = xcalloc(1, sizeof *s);
-    s->folder = xasprintf("%s/job-%llu", folder, (unsigned long long)job);
+    s->folder = xasprintf("%s/job-%llu-%d", folder, (unsigned long long)job, (int)pid);
     if (mkdir(s->folder, 0755) && errno != EEXIST) {
         int r = -errno;
         free(s->folder);
@@ -113,6 +116,24 @@ int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job)
 int cgroup_add(struct cgroup *s, pid_t pid)
 {
     return add_process(s->folder, (int)pid);
+}
+
+/* A hundred to one: in the time of one token of a server that has all to do, training gets a
+ * hundredth, and all of it where the server waits. */
+void cgroup_weigh(struct cgroup *s, enum job_class class)
+{
+    static const char *const weights[JOB_CLASSES] = {"10000", "1000", "10"};
+    if (!s)
+        return;
+    s->is_weighed = !write_file(s->folder, "cpu.weight", weights[class]);
+    /* From Linux 5.15 on, it also gives way at once, and not at the end of its slice. */
+    if (s->is_weighed && class == JOB_CLASS_TRAIN)
+        write_file(s->folder, "cpu.idle", "1");
+}
+
+bool cgroup_is_weighed(const struct cgroup *s)
+{
+    return s && s->is_weighed;
 }
 
 int cgroup_limit(struct cgroup *s, uint64_t bytes)

@@ -2,8 +2,8 @@
  *
  * Control groups (version 2) of stage processes, below the one systemd has delegated to the
  * service: each stage in its own, with a limit of memory, so that what it takes too much ends it
- * and nothing else. Without a delegated group there are none, and stages run as before. Owned by
- * the worker; loop thread. */
+ * and nothing else, and with a weight at the processors, by the class of its job. Without a
+ * delegated group there are none, and stages run as before. Owned by the worker; loop thread. */
 #ifndef DAEMON_CGROUP_H
 #define DAEMON_CGROUP_H
 
@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "daemon/common/job_type.h"
 
 struct cgroup;
 
@@ -24,8 +26,13 @@ int cgroup_prepare(const char *folder);
  * used, the log says why. */
 char *cgroup_find_room(void);
 
-int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job);
+/* Of that process: jobs of several heads have the same number. */
+int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job, pid_t pid);
 int cgroup_add(struct cgroup *s, pid_t pid);
+/* Processor time by the class of the job, where groups have weights; and whether this one has its
+ * weight. s may be NULL. */
+void cgroup_weigh(struct cgroup *s, enum job_class class);
+bool cgroup_is_weighed(const struct cgroup *s);
 int cgroup_limit(struct cgroup *s, uint64_t bytes);
 /* What its processes have resident, with what they map of files; 0: nobody says. s may be NULL. */
 uint64_t cgroup_memory(const struct cgroup *s);

@@ -15,6 +15,7 @@
 #include "daemon/ringd/job/job_ring.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/lent_look.h"
@@ -34,88 +35,6 @@ enum coord_limits {
     KEEP_ENDED = 16,         /* ended jobs kept in memory; the store has all */
 };
 
-/* --- the queue -------------------------------------------------------------------------------- */
-
-static struct job *first_queued(struct coord *c)
-{
-    struct job *oldest = NULL;
-    for (struct job *job = c->jobs; job; job = job->next)
-        if (job->state == JOB_QUEUED && !job->lent)
-            oldest = job;
-    return oldest;
-}
-
-void coord_try_start(struct coord *c)
-{
-    struct job *job = coord_active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
-    if (!job)
-        return;
-    struct members_ring ring;
-    char why[700];
-    c->setup.begins(c->setup.owner);
-    const bool stands = job_ring_now(c->ring, &ring, why, sizeof why);
-    if (!*why && recall_is_done(c->recall, job, &ring, why, sizeof why)) {
-        timer_stop(c->settle);
-        job_life_begin(c->life, job, &ring);
-        return;
-    }
-    if (!stands && !timer_is_pending(c->settle) && !job->is_restored && !job->interruption.count) {
-        timer_set_ms(c->settle, c->setup.limits.settle_ms);
-    } else if (stands) {
-        timer_stop(c->settle);
-    }
-    if (strcmp(job->error, why)) {
-        text_clean(job->error, sizeof job->error, why, true);
-        job_log_publish(&c->log, job, "job", job_encode_short(job));
-        if (stands)
-            job_send_wanted(&c->post, &ring);
-    }
-}
-
-/* Two heads reached for the same nodes at once and refused each other. Both let go and try again,
- * in the order of their ids and far enough apart that the second sees what the first has begun. */
-static void requeue(struct coord *c, struct job *job)
-{
-    const struct members *all = c->setup.members;
-    uint64_t wait_ms = c->setup.limits.retry_ms;
-    for (size_t i = 1; i < members_count(all); i++)
-        if (memcmp(members_at(all, i)->id, members_at(all, 0)->id, 16) < 0)
-            wait_ms += c->setup.limits.retry_ms;
-    job_reset(job);
-    timer_set_ms(c->retry, wait_ms);
-    job->state = JOB_QUEUED;
-    job_log_changed(&c->log, job);
-}
-
-static void on_retry(void *owner)
-{
-    coord_try_start(owner);
-}
-
-static void on_ring(void *owner)
-{
-    const struct coord *c = owner;
-    job_life_changed(c->life);
-    coord_try_start(owner);
-}
-
-static bool ring_for(void *owner, struct members_ring *ret, char *why, size_t size)
-{
-    const struct coord *c = owner;
-    struct job *job = coord_active(c);
-    c->setup.begins(c->setup.owner);
-    const bool stands = job_ring_now(c->ring, ret, why, size);
-    if (job && job->state == JOB_INTERRUPTED && !*why)
-        recall_is_done(c->recall, job, ret, why, size);
-    return stands;
-}
-
-void coord_look(struct coord *c)
-{
-    job_life_changed(c->life);
-    coord_try_start(c);
-}
-
 /* --- the end of a job ------------------------------------------------------------------------- */
 
 /* Takes it out of memory; the store has it. */
@@ -133,7 +52,7 @@ static bool forget_one(struct coord *c, size_t keep)
     struct job **oldest = NULL;
     size_t ended = 0;
     for (struct job **at = &c->jobs; *at; at = &(*at)->next)
-        if (job_state_ended((*at)->state) && *at != coord_active(c) && ++ended > keep)
+        if (job_state_ended((*at)->state) && !coord_life_of(c, *at) && ++ended > keep)
             oldest = at;
     if (oldest)
         forget(c, oldest);
@@ -224,7 +143,7 @@ static void on_over(void *owner, struct job *job, enum job_state how)
     struct coord *c = owner;
     timer_stop(c->settle);
     if (how == JOB_QUEUED)
-        requeue(c, job);
+        coord_requeue(c, job);
     else if (how == JOB_PAUSED || how == JOB_MOVED)
         coord_put_aside(c, job, how);
     else
@@ -234,7 +153,7 @@ static void on_over(void *owner, struct job *job, enum job_state how)
 static void on_settle(void *owner)
 {
     struct coord *c = owner;
-    struct job *job = coord_active(c) ? NULL : first_queued(c);
+    struct job *job = coord_any_lives(c) ? NULL : coord_first_queued(c);
     if (!job)
         return;
     char why[700], text[sizeof why + 100];
@@ -247,17 +166,9 @@ static void on_settle(void *owner)
 
 /* --- what users ask for ----------------------------------------------------------------------- */
 
-/* A model that is only kept loaded gives way to work, of this node or another. */
-static void give_way(struct coord *c)
-{
-    const struct job *job = coord_active(c);
-    if (job && job->is_idle && (job->is_wanted || first_queued(c)))
-        job_life_turn(c->life, NULL);
-}
-
 static void on_idle(void *owner)
 {
-    give_way(owner);
+    coord_give_way(owner);
 }
 
 void coord_keep_tokens(struct coord *c, struct job *job)
@@ -285,14 +196,11 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
     job->loan = loan_hold(loan);
     loan_store_add(c->setup.loan_store, job->id, loan);
     coord_keep_tokens(c, job);
-    if (coord_active(c))
-        snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;
     job_log_changed(&c->log, job);
     coord_try_start(c);
-    give_way(c);
     return 0;
 }
 
@@ -311,9 +219,10 @@ int coord_cancel(struct coord *c, uint64_t id)
         return -ENOENT;
     if (job_state_ended(job->state))
         return -EALREADY;
-    if (job == coord_active(c))
-        return job_life_cancel(c->life);
-    if (job == first_queued(c)) /* the next one waits for a ring from now on */
+    struct job_life *life = coord_life_of(c, job);
+    if (life)
+        return job_life_cancel(life);
+    if (job == coord_first_queued(c)) /* the next one waits for a ring from now on */
         timer_stop(c->settle);
     if (job->state == JOB_MOVED)
         snprintf(job->error, sizeof job->error,
@@ -331,11 +240,12 @@ int coord_pause(struct coord *c, uint64_t id)
         return -ENOENT;
     if (job_state_ended(job->state) || job->state == JOB_PAUSED || job->state == JOB_MOVED)
         return -EALREADY;
-    if (job == coord_active(c))
-        return job_life_pause(c->life);
+    struct job_life *life = coord_life_of(c, job);
+    if (life)
+        return job_life_pause(life);
     if (job->type != JOB_TRAIN)
         return -EINVAL;
-    if (job == first_queued(c))
+    if (job == coord_first_queued(c))
         timer_stop(c->settle);
     coord_put_aside(c, job, JOB_PAUSED);
     return 0;
@@ -366,10 +276,11 @@ int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 {
     struct job *job = coord_find_job(c, id);
     const int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
+    struct job_life *life = r ? NULL : coord_life_of(c, job);
     if (r)
         json_decref(turn);
-    else if (job == coord_active(c))
-        job_life_turn(c->life, turn);
+    else if (life)
+        job_life_turn(life, turn);
     else
         job_hold_turn(job, turn); /* it was interrupted, and its nodes were busy then */
     return r;
@@ -384,12 +295,18 @@ static json_int_t whole(const json_t *body, const char *key)
 
 bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body)
 {
-    return job_life_has(c->life, from, body);
+    for (size_t i = 0; i < COORD_LIVES; i++)
+        if (job_life_has(c->lives[i], from, body))
+            return true;
+    return false;
 }
 
 void coord_take_word(struct coord *c, enum job_word word, const json_t *body)
 {
-    job_life_hear(c->life, (size_t)whole(body, "rank"), word, body);
+    const struct job *job = coord_find(c, (uint64_t)whole(body, "job"));
+    struct job_life *life = job ? coord_life_of(c, job) : NULL;
+    if (life)
+        job_life_hear(life, (size_t)whole(body, "rank"), word, body);
 }
 
 void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body)
@@ -402,10 +319,12 @@ void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body
 
 void coord_take_wanted(struct coord *c)
 {
-    struct job *job = coord_active(c);
-    if (job)
-        job->is_wanted = true;
-    give_way(c);
+    for (size_t i = 0; i < COORD_LIVES; i++) {
+        struct job *job = job_life_job(c->lives[i]);
+        if (job)
+            job->is_wanted = true;
+    }
+    coord_give_way(c);
 }
 
 void coord_changed(struct coord *c)
@@ -424,7 +343,7 @@ const struct job *coord_find(const struct coord *c, uint64_t id)
 
 bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size)
 {
-    return job_ring_now(c->ring, ret, why, size);
+    return job_ring_now(c->ring, NULL, ret, why, size);
 }
 
 const struct job *coord_first(const struct coord *c)
@@ -453,8 +372,7 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
         origin.job = job->id;
         memcpy(origin.head, members_self(c->setup.members)->id, sizeof origin.head);
     }
-    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job_type_name(job->type), spec, nodes,
-                  job->loan);
+    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes, job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])
@@ -463,7 +381,7 @@ static const char *last_words(void *owner, const uint8_t id[16])
     return c->setup.last_words(c->setup.owner, id);
 }
 
-static struct job_life *life_of(struct coord *c)
+static struct job_life *new_life(struct coord *c)
 {
     return job_life_new(&(struct job_life_setup){.base = c->setup.base,
                                                  .opts = c->setup.opts,
@@ -474,7 +392,7 @@ static struct job_life *life_of(struct coord *c)
                                                  .log = &c->log,
                                                  .post = &c->post,
                                                  .last_words = last_words,
-                                                 .ring = ring_for,
+                                                 .ring = coord_ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
                                                  .runs = coord_runs,
@@ -499,14 +417,15 @@ struct coord *coord_new(const struct coord_setup *setup)
                               .published = setup->published,
                               .owner = setup->owner};
     c->post = (struct job_post){setup->send, setup->owner};
-    c->retry = timer_new(setup->base, on_retry, c);
+    c->retry = timer_new(setup->base, coord_on_retry, c);
     c->settle = timer_new(setup->base, on_settle, c);
     c->ring = job_ring_new(&(struct job_ring_setup){.base = setup->base,
                                                     .cluster = setup->cluster,
                                                     .members = setup->members,
-                                                    .stands = on_ring,
+                                                    .stands = coord_on_ring,
                                                     .owner = c});
-    c->life = life_of(c);
+    for (size_t i = 0; i < COORD_LIVES; i++)
+        c->lives[i] = new_life(c);
     coord_restore_all(c);
     return c;
 }
@@ -530,7 +449,8 @@ void coord_free(struct coord *c)
     timer_free(c->retry);
     timer_free(c->settle);
     job_ring_free(c->ring);
-    job_life_free(c->life);
+    for (size_t i = 0; i < COORD_LIVES; i++)
+        job_life_free(c->lives[i]);
     coord_moved_free(c);
     coord_close_deputies(c);
     lent_look_free(c->look);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The jobs submitted to this node: it is their head. Queues them, and lets the first one live
- * (job_life.h) as soon as there is a ring for it; keeps those that have ended. Loop thread. */
+ * The jobs submitted to this node: it is their head. Queues them by class, and lets each live
+ * (job_life.h) as soon as there is a ring for it and memory; keeps those that have ended. Loop
+ * thread. */
 #ifndef DAEMON_COORD_H
 #define DAEMON_COORD_H
 
@@ -57,7 +58,7 @@ struct coord_setup { /* the pointers are borrowed */
     /* Why the last connection to that node ended; "" if there was none. */
     const char *(*last_words)(void *owner, const uint8_t id[16]);
     /* A stage of this node is to plan the job; takes the references, but for the loan's. */
-    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, const char *type,
+    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, enum job_type type,
                  json_t *spec, json_t *nodes, struct loan *loan);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* A job has an event of this type. */

@@ -30,6 +30,7 @@ static bool goes_on(const struct job *job)
 static const char *revive(struct coord *c, struct job *job, const char *cause, struct err *err)
 {
     char why[600];
+    struct job_life *life = coord_life_for(c, job->type, why, sizeof why);
     const bool has_begun =
         !job_phase(job->state)->is_aside && (job->state != JOB_QUEUED || job->interruption.count);
     if (has_begun && !goes_on(job))
@@ -37,7 +38,7 @@ static const char *revive(struct coord *c, struct job *job, const char *cause, s
                "with --resume";
     if (coord_take_room(c, job->spec_bytes, err))
         return err->text;
-    if (job_phase(job->state)->is_aside || job->state == JOB_QUEUED || coord_active(c)) {
+    if (job_phase(job->state)->is_aside || job->state == JOB_QUEUED || !life) {
         /* As if it left its nodes to the other job: it has fitted on as many. */
         if (has_begun && job->state != JOB_INTERRUPTED)
             interruption_plan(&job->interruption, &job->offered, job->step, cause);
@@ -45,7 +46,7 @@ static const char *revive(struct coord *c, struct job *job, const char *cause, s
         job_log_changed(&c->log, job);
         return NULL;
     }
-    if (job_life_restore(c->life, job, cause, why, sizeof why))
+    if (job_life_restore(life, job, cause, why, sizeof why))
         return NULL;
     ledger_give(&c->specs, job->spec_bytes);
     err_set(err, -ECANCELED, "%s", why);
@@ -61,8 +62,9 @@ static void has_files(struct coord *c, struct job *job)
     if (job->state == JOB_QUEUED)
         *job->error = 0;
     job_log_changed(&c->log, job);
-    if (job == coord_active(c))
-        job_life_changed(c->life);
+    struct job_life *life = coord_life_of(c, job);
+    if (life)
+        job_life_changed(life);
     else
         coord_try_start(c);
 }
@@ -80,8 +82,9 @@ void coord_say_wanted(struct job *job, const char *why)
 static void wait_for_files(struct coord *c, struct job *job, const char *why)
 {
     job->wants_files = true;
-    if (job == coord_active(c)) {
-        job_life_put_back(c->life);
+    struct job_life *life = coord_life_of(c, job);
+    if (life) {
+        job_life_put_back(life);
         job->state = JOB_QUEUED;
     }
     if (job->state == JOB_QUEUED) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The coord's inside, shared by coord.c (the queue, and what users and nodes ask of it),
- * coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c (who may
- * have a dossier) and coord_moved.c (jobs that change hands). */
+ * The coord's inside, shared by coord.c (what users and nodes ask of it), coord_queue.c (the
+ * queue), coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c
+ * (who may have a dossier) and coord_moved.c (jobs that change hands). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 
@@ -18,36 +18,47 @@ struct dossier_send;
 struct lent_look;
 struct recall;
 
+/* This node has a stage of each. */
+enum { COORD_LIVES = MEMBER_STAGES };
+
 struct coord {
     struct coord_setup setup;
     struct job_log log;
     struct job_post post;
-    struct job *jobs;              /* owned, newest first */
-    struct job_life *life;         /* owned: of the one that has left the queue */
-    struct timer *retry;           /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;         /* owned: what order a job would get */
-    struct ledger_queue specs;     /* bytes of all jobs' specs, */
-    struct ledger_queue tokens;    /* and of what is kept of their tokens */
-    struct dossier_send *dossiers; /* owned */
-    struct recall *recall;         /* owned */
-    struct timer *land_again;      /* owned: results that did not come are asked for again */
+    struct job *jobs;                    /* owned, newest first */
+    struct job_life *lives[COORD_LIVES]; /* owned, each: of those that have left the queue, or of none */
+    struct timer *retry;                 /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;               /* owned: what order a job would get */
+    struct ledger_queue specs;           /* bytes of all jobs' specs, */
+    struct ledger_queue tokens;          /* and of what is kept of their tokens */
+    struct dossier_send *dossiers;       /* owned */
+    struct recall *recall;               /* owned */
+    struct timer *land_again;            /* owned: results that did not come are asked for again */
     struct coming *coming;  /* owned: the result of a job that was taken over; NULL: none is under way */
     struct timer *settle;   /* owned: the first queued job has waited long enough for a ring */
     struct lent_look *look; /* owned: files of jobs of an earlier life; NULL: there are none */
 };
 
-/* The one that has left the queue; NULL: none. */
-static inline struct job *coord_active(const struct coord *c)
-{
-    return job_life_job(c->life);
-}
-
-/* coord.c: as coord_find, to change it. */
-struct job *coord_find_job(const struct coord *c, uint64_t id);
-/* The next one of the queue begins, if there are nodes for it. */
+/* coord_queue.c: NULL: it is in the queue, aside, or over. */
+struct job_life *coord_life_of(const struct coord *c, const struct job *job);
+/* For a job of that type; NULL: it has to wait in the queue, and `why` is a sentence. */
+struct job_life *coord_life_for(const struct coord *c, enum job_type type, char *why, size_t size);
+bool coord_any_lives(const struct coord *c);           /* a job has left the queue */
+struct job *coord_first_queued(const struct coord *c); /* NULL: there is none */
+/* Those of the queue begin for which there are nodes; the others say what they wait for. */
 void coord_try_start(struct coord *c);
 /* Something that jobs wait for may have come. */
 void coord_look(struct coord *c);
+/* It has let go of its nodes, for another try; not saved yet. */
+void coord_requeue(struct coord *c, struct job *job);
+/* Models that are only kept loaded, where others lack their memory. */
+void coord_give_way(struct coord *c);
+void coord_on_retry(void *owner); /* of `retry`, */
+void coord_on_ring(void *owner);  /* of job_ring_setup, and of job_life_setup: */
+bool coord_ring_for(void *owner, struct job *job, struct members_ring *ret, char *why, size_t size);
+
+/* coord.c: as coord_find, to change it. */
+struct job *coord_find_job(const struct coord *c, uint64_t id);
 void coord_finish(struct coord *c, struct job *job, enum job_state state);
 /* Its user, or another node, says when it goes on; others may begin meanwhile. state: JOB_PAUSED or
  * JOB_MOVED. */

@@ -160,8 +160,9 @@ static void move(struct coord *c, struct job *job, const uint8_t to[16], uint64_
     memcpy(job->moved.id, to, sizeof job->moved.id);
     snprintf(job->moved.name, sizeof job->moved.name, "%s", m ? m->name : "?");
     snprintf(cause, sizeof cause, "node %s has taken this job over", job->moved.name);
-    if (job == coord_active(c))
-        job_life_move(c->life, cause);
+    struct job_life *life = coord_life_of(c, job);
+    if (life)
+        job_life_move(life, cause);
     else
         coord_put_aside(c, job, JOB_MOVED);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/job/job.h"
 
 #include <errno.h>
@@ -80,6 +81,7 @@ void job_reset(struct job *job)
                         .log_lost = job->log_lost,
                         .is_spared = job->is_spared,
                         .lent = job->lent,
+                        .shortage = job->shortage,
                         .wants_files = job->wants_files,
                         .is_restored = job->is_restored,
                         .deputies = job->deputies,
@@ -189,6 +191,7 @@ void job_free(struct job *job)
     json_decref(job->result);
     json_decref(job->said);
     token_log_free(job->token_log);
+    shortage_free(job->shortage);
     job_drop_turn(job);
     free(job);
 }

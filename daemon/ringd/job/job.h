@@ -16,13 +16,14 @@
 #include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
 #include "daemon/ringd/job/job_state.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 #include "net/clock.h"
 #include "net/ring.h"
 
 struct copies;
 struct takeover;
 struct loan;
+struct shortage;
 struct timeline;
 struct timelines;
 struct token_log;
@@ -44,6 +45,7 @@ struct job {
     size_t spec_bytes;               /* what the spec takes, as coord counts it */
     struct loan *loan;               /* held until it ends: what its client opened for it; NULL: nothing */
     char error[768];                 /* why it failed, or why it still waits */
+    struct shortage *shortage;       /* owned: what its last plan lacked; NULL: it was never planned */
     char unsaved[512];               /* why its last save is not on the disk; "": it is */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */

@@ -11,7 +11,9 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/unsent.h"
+#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job_hear.h"
+#include "daemon/ringd/job/plan/shortage.h"
 #include "daemon/ringd/job/survive/copies.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
@@ -290,6 +292,24 @@ static void on_relayed(struct job_life *l, size_t rank, const json_t *body)
     job_hear_relayed(l->setup.log, l->job, rank, body);
 }
 
+/* Its plan found too little memory, and others hold some: it waits for them. */
+static bool lacks_memory(const struct job_life *l, size_t rank, const json_t *body)
+{
+    const struct job *job = l->job;
+    const char *at = json_string_value(json_object_get(body, "at"));
+    const json_int_t lacks = json_integer_value(json_object_get(body, "lacks"));
+    uint8_t id[16];
+    return rank == 0 && job->state == JOB_PLANNING && lacks > 0 && at && !id_parse(id, at) &&
+           shortage_note(job->shortage, id, (uint64_t)lacks);
+}
+
+static void wait_for_memory(struct job_life *l)
+{
+    char text[400];
+    shortage_describe(l->job->shortage, text, sizeof text);
+    life_stop(l, JOB_QUEUED, text);
+}
+
 static void on_failed(struct job_life *l, size_t rank, const json_t *body)
 {
     const struct job *job = l->job;
@@ -297,8 +317,11 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
     const char *name = job_nodes(job)->name[rank];
     char text[700];
     snprintf(text, sizeof text, "node %s: %s", name, cause ? cause : "failed");
-    if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING)
+    if (json_is_true(json_object_get(body, "busy")) &&
+        (job->state == JOB_OPENING || job->state == JOB_PLANNING))
         life_stop(l, JOB_QUEUED, cause ? cause : "");
+    else if (lacks_memory(l, rank, body))
+        wait_for_memory(l);
     else if (json_is_true(json_object_get(body, "lost")))
         life_interrupt(l, json_is_true(json_object_get(body, "kept")) ? "" : name, text);
     else if (json_is_true(json_object_get(body, "starved")))
@@ -355,6 +378,8 @@ void job_life_begin(struct job_life *l, struct job *job, const struct members_ri
 {
     json_t *nodes;
     job_nodes_of_ring(&job->offered, ring, &nodes);
+    shortage_free(job->shortage);
+    job->shortage = shortage_new(&job->offered, ring, members_self(l->setup.members)->id, job->id);
     l->job = job;
     job_watch_begin(l->watch, job);
     *job->error = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The one job of a head that has left the queue, from PLANNING until all its nodes have let go of
- * it. The table of job_state.h says what each state waits for and for how long; here is what
- * happens then. Owned by coord; loop thread. */
+ * A job of a head that has left the queue, from PLANNING until all its nodes have let go of it.
+ * The table of job_state.h says what each state waits for and for how long; here is what happens
+ * then. Owned by coord; loop thread. */
 #ifndef DAEMON_JOB_LIFE_H
 #define DAEMON_JOB_LIFE_H
 
@@ -36,7 +36,7 @@ struct job_life_setup { /* the pointers are borrowed */
     const struct job_post *post;
     const char *(*last_words)(void *owner, const uint8_t id[16]); /* as in job_watch_setup */
     /* Ranks from us on, and in `why` the obstacle, as job_ring_now. */
-    bool (*ring)(void *owner, struct members_ring *ret, char *why, size_t size);
+    bool (*ring)(void *owner, struct job *job, struct members_ring *ret, char *why, size_t size);
     /* A stage of this node is to plan it; takes over the references. */
     void (*plan)(void *owner, const struct job *job, json_t *nodes);
     void (*idle)(void *owner); /* a conversation has been answered, and waits for what is said next */

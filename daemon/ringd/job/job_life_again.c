@@ -88,7 +88,7 @@ void life_look_on(struct job_life *l)
         return;
     }
     const size_t missing = interruption_missing(i, l->setup.members, names, sizeof names);
-    l->setup.ring(l->setup.owner, &ring, obstacle, sizeof obstacle);
+    l->setup.ring(l->setup.owner, job, &ring, obstacle, sizeof obstacle);
     if (!*obstacle && ring.n != i->refused && (!missing || i->is_waited)) {
         go_on(l, &ring);
         return;
@@ -145,7 +145,7 @@ static void ask_to_leave(struct job_life *l, enum job_state next, const char *ca
 
 void life_look_whether_to_leave(struct job_life *l)
 {
-    const struct job *job = l->job;
+    struct job *job = l->job;
     struct members_ring ring;
     char why[300], obstacle[700];
     if (job->type != JOB_TRAIN || job->leaves_for != JOB_QUEUED)
@@ -154,7 +154,7 @@ void life_look_whether_to_leave(struct job_life *l)
         ask_to_leave(l, JOB_INTERRUPTED, why);
         return;
     }
-    if (job->asked.is_fixed || !l->setup.ring(l->setup.owner, &ring, obstacle, sizeof obstacle))
+    if (job->asked.is_fixed || !l->setup.ring(l->setup.owner, job, &ring, obstacle, sizeof obstacle))
         return;
     if (departure_is_worth(job, &ring, clock_now(), why, sizeof why))
         ask_to_leave(l, JOB_INTERRUPTED, why);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/ringd/cluster/cluster.h"
+#include "daemon/ringd/job/job.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 #include "net/roster.h"
@@ -73,15 +74,30 @@ static void leave_out_drained(struct members_ring *ring)
     ring->n = kept;
 }
 
-/* A head runs one job at a time: a node that has a stage of it now is still ending an attempt. */
-static void describe_work(const struct member *m, const uint8_t self[16], char *why, size_t size)
+/* An earlier attempt is still ending there, perhaps under its number at an earlier head; or the
+ * node trains another job. */
+static const struct member_stage *stage_in_the_way(const struct member *m, const uint8_t self[16],
+                                                   const struct job *job)
 {
-    const char *how = memcmp(m->head, self, 16) ? "is busy with" : "has not yet ended its stage of";
-    if (m->job)
-        snprintf(why, size, "node %s %s job %llu", m->name, how, (unsigned long long)m->job);
+    const struct member_stage *own = member_stage_of(m, self, job->id);
+    if (!own && job->taken.from.job)
+        own = member_stage_of(m, job->taken.from.id, job->taken.from.job);
+    return own || job_class_of(job->type) != JOB_CLASS_TRAIN ? own : member_trains(m);
 }
 
-bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
+static void describe_work(const struct member *m, const uint8_t self[16], const struct job *job, char *why,
+                          size_t size)
+{
+    const struct member_stage *s = stage_in_the_way(m, self, job);
+    if (s)
+        snprintf(why, size, "node %s %s job %llu", m->name,
+                 memcmp(s->head, self, 16) ? "is busy with" : "has not yet ended its stage of",
+                 (unsigned long long)s->job);
+    else if (m->nstages == MEMBER_STAGES)
+        snprintf(why, size, "node %s holds %d stages, as many as it can", m->name, MEMBER_STAGES);
+}
+
+bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why, size_t size)
 {
     const uint8_t *self = members_self(j->setup.members)->id;
     struct members_ring ring;
@@ -112,8 +128,8 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
         members_describe(j->setup.members, why, size);
         return false;
     }
-    for (size_t r = 0; r < ret->n && !*why; r++)
-        describe_work(ret->at[r], self, why, size);
+    for (size_t r = 0; job && r < ret->n && !*why; r++)
+        describe_work(ret->at[r], self, job, why, size);
     return true;
 }
 

@@ -12,6 +12,7 @@
 
 #include "daemon/ringd/cluster/members.h"
 
+struct job;
 struct job_ring;
 struct event_base;
 struct cluster;
@@ -26,8 +27,9 @@ struct job_ring_setup { /* the pointers are borrowed */
 struct job_ring *job_ring_new(const struct job_ring_setup *setup);
 void job_ring_free(struct job_ring *j);
 void job_ring_changed(struct job_ring *j); /* nodes or links are others */
-/* Ranks from us on, and in `why` the obstacle, "" if there is none. True if a ring stands, though
- * its nodes may be busy. */
-bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size);
+/* Ranks from us on, and in `why` what is in the way of the job (NULL: of any), "" if nothing is.
+ * True if a ring stands, though its nodes may be busy. */
+bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why,
+                  size_t size);
 
 #endif

@@ -43,20 +43,26 @@ static bool same_name(const struct path_name *a, const struct path_name *b)
     return !strcmp(a->peer, b->peer) && !strcmp(a->port, b->port) && !strcmp(a->cable, b->cable);
 }
 
-void lane_counts_name(struct lane_counts *c, uint64_t path, const struct path_name *name)
+static size_t cable_named(struct lane_counts *c, const struct path_name *name)
 {
     size_t i = 0;
-    for (size_t k = 0; k < c->npaths; k++)
-        if (c->paths[k].path == path)
-            return;
     while (i < c->n && !same_name(&c->cables[i].name, name))
         i++;
     if (i == c->n && c->n < CABLES_MAX)
         c->cables[c->n++].name = *name;
+    return i < CABLES_MAX ? i : CABLES_MAX - 1;
+}
+
+void lane_counts_name(struct lane_counts *c, uint64_t path, const struct path_name *name)
+{
+    for (size_t k = 0; k < c->npaths; k++)
+        if (c->paths[k].path == path)
+            return;
+    const size_t i = cable_named(c, name);
     if (c->npaths == PROGRESS_LANES)
         return;
     c->paths[c->npaths].path = path;
-    c->paths[c->npaths++].cable = i < CABLES_MAX ? i : CABLES_MAX - 1;
+    c->paths[c->npaths++].cable = i;
 }
 
 static void add_stage(struct lane_counts *c, const struct progress *stage)
@@ -86,14 +92,28 @@ void lane_counts_keep(struct lane_counts *c, const struct progress *stage)
     c->npaths = 0;
 }
 
-json_t *lane_counts_encode(const struct lane_counts *c, const struct progress *stage)
+void lane_counts_add(struct lane_counts *c, const struct lane_counts *more, const struct progress *stage)
 {
-    json_t *list = json_array();
-    struct lane_counts now = *c;
+    struct lane_counts now = *more;
     if (stage)
         add_stage(&now, stage);
     for (size_t i = 0; i < now.n; i++) {
-        const struct cable_count *at = &now.cables[i];
+        const struct cable_count *from = &now.cables[i];
+        struct cable_count *to = &c->cables[cable_named(c, &from->name)];
+        to->tx_bytes += from->tx_bytes;
+        to->rx_bytes += from->rx_bytes;
+        to->retransmits += from->retransmits;
+        to->rtt_us = from->rtt_us ? from->rtt_us : to->rtt_us;
+        if (from->keyed_us && (!to->keyed_us || from->keyed_us < to->keyed_us))
+            to->keyed_us = from->keyed_us;
+    }
+}
+
+json_t *lane_counts_encode(const struct lane_counts *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->n; i++) {
+        const struct cable_count *at = &c->cables[i];
         json_t *one =
             json_pack("{s:s s:s s:s s:I s:I s:I}", "peer", at->name.peer, "port", at->name.port, "cable",
                       at->name.cable, "data_tx_bytes", (json_int_t)at->tx_bytes, "data_rx_bytes",

@@ -22,8 +22,10 @@ void lane_counts_free(struct lane_counts *c);
 void lane_counts_name(struct lane_counts *c, uint64_t path, const struct path_name *name);
 /* The stage is gone: its paths are forgotten, what they carried is not. */
 void lane_counts_keep(struct lane_counts *c, const struct progress *stage);
+/* What those have counted too, with the page of their present stage, or NULL. */
+void lane_counts_add(struct lane_counts *c, const struct lane_counts *more, const struct progress *stage);
 /* [{"peer","port","cable","data_tx_bytes","data_rx_bytes","data_retransmits"[,"data_rtt_ms"]}, …],
- * one for each cable; stage: the present one's page, or NULL. */
-json_t *lane_counts_encode(const struct lane_counts *c, const struct progress *stage);
+ * one for each cable. */
+json_t *lane_counts_encode(const struct lane_counts *c);
 
 #endif

@@ -336,13 +336,18 @@ int spawn_lend(struct spawn *s, struct loan *loan)
 
 int spawn_confine(struct spawn *s, uint64_t job)
 {
-    int r = s->m->groups && !s->group ? cgroup_new(&s->group, s->m->groups, job) : 0;
+    int r = s->m->groups && !s->group ? cgroup_new(&s->group, s->m->groups, job, s->pid) : 0;
     return !r && s->group ? cgroup_add(s->group, s->pid) : r;
 }
 
 enum spawn_fate spawn_fate(const struct spawn *s)
 {
     return s->fate;
+}
+
+pid_t spawn_pid(const struct spawn *s)
+{
+    return s->pid;
 }
 
 struct cgroup *spawn_group(const struct spawn *s)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/common/ipc.h"
 #include "daemon/common/progress.h"
@@ -71,9 +72,10 @@ void spawn_kill(struct spawn *s, const char *cause);
  * killed. */
 void spawn_free(struct spawn *s);
 
-/* Gives it the control group of the job. −errno: it has none, and runs all the same. 0 also where
+/* Gives it a control group of its own. −errno: it has none, and runs all the same. 0 also where
  * there are no groups. */
 int spawn_confine(struct spawn *s, uint64_t job);
+pid_t spawn_pid(const struct spawn *s);
 struct cgroup *spawn_group(const struct spawn *s); /* NULL: none */
 
 uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */

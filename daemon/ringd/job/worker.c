@@ -19,7 +19,8 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/yield_cpu.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/common/optable.h"
@@ -85,17 +86,21 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_i
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
 }
 
-/* Lost: through no fault of the job, which may go on with another stage process. */
-static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, bool kept)
+/* Lost: through no fault of the job, which may go on with another stage process. said: its event
+ * "failed", NULL: none. */
+static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, const json_t *said)
 {
     if (w->reported)
         return;
+    const bool kept = json_is_true(json_object_get(said, "kept"));
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
     worker_tell(w, "job-failed",
-                json_pack("{s:s s:b s:b s:b}", "cause", cause, "lost", fate == SPAWN_WAS_KILLED || kept,
-                          "starved", fate == SPAWN_WAS_STARVED, "kept", kept));
+                json_pack("{s:s s:b s:b s:b s:O* s:O*}", "cause", cause, "lost",
+                          fate == SPAWN_WAS_KILLED || kept, "starved", fate == SPAWN_WAS_STARVED, "kept",
+                          (int)kept, "lacks", json_object_get(said, "lacks"), "at",
+                          json_object_get(said, "at")));
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -163,8 +168,15 @@ static void on_patience(void *owner)
         worker_wait(w, WORKER_RETURN_US);
         return;
     }
-    tell_end(w, w->why_lost, SPAWN_WAS_KILLED, false);
+    tell_end(w, w->why_lost, SPAWN_WAS_KILLED, NULL);
     worker_end_stage(w, false);
+}
+
+/* The rest of what was planned for it is still to come: others may not have it. */
+static void note_memory(struct worker *w, const json_t *event)
+{
+    const json_int_t own = json_integer_value(json_object_get(event, "anon"));
+    w->own_bytes = own > 0 ? (uint64_t)own : 0;
 }
 
 static void stage_event(void *owner, const char *kind, json_t *event)
@@ -181,6 +193,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     if (w->state == WORKER_RUNNING && !w->rank && w->setup.served &&
         w->setup.served(w->setup.owner, w->job, kind, event))
         return;
+    if (!strcmp(kind, "memory"))
+        note_memory(w, event);
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
@@ -192,7 +206,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "kept")) {
         worker_name_copies(w, event);
     } else if (!strcmp(kind, "done")) {
-        worker_drop_copies(w, w->origin.head, w->origin.job);
+        worker_drop_copies(w);
         ballots_ended(w->setup.ballots, &w->origin, time(NULL));
         w->reported = true;
         worker_tell(w, "job-done", json_deep_copy(event));
@@ -201,8 +215,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_tell(w, "job-left", json_object());
         worker_end_stage(w, true);
     } else if (!strcmp(kind, "failed")) {
-        tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED,
-                 json_is_true(json_object_get(event, "kept")));
+        tell_end(w, json_string_value(json_object_get(event, "error")), SPAWN_HAS_FAILED, event);
     } else if (!strcmp(kind, "reading")) {
         w->read_bytes = (uint64_t)json_integer_value(json_object_get(event, "done"));
         w->read_total = (uint64_t)json_integer_value(json_object_get(event, "total"));
@@ -231,7 +244,7 @@ static void stage_ended(void *owner, const char *text)
     if (w->state != WORKER_ENDING) {
         cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
                          text);
-        tell_end(w, cause, spawn_fate(w->stage), false);
+        tell_end(w, cause, spawn_fate(w->stage), NULL);
     }
     w->rest = REST_NONE;
     w->state = WORKER_ENDING;
@@ -246,6 +259,18 @@ static void confine(struct worker *w)
     if (r)
         log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "stage cgroup unavailable, no memory limit: %s",
                   strerror(-r));
+    cgroup_weigh(spawn_group(w->stage), w->class);
+}
+
+/* Without weights: a stage whose processors others want stays behind until its process ends. */
+void worker_yield(const struct worker *w)
+{
+    if (!w->stage || cgroup_is_weighed(spawn_group(w->stage)))
+        return;
+    const int r = yield_cpu(spawn_pid(w->stage));
+    if (r)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "its stage keeps its share of the processors: %s",
+                  strerror(-r));
 }
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
@@ -255,7 +280,7 @@ static int start_stage(struct worker *w, struct loan *loan)
 {
     struct err err;
     w->reported = false;
-    w->read_bytes = w->read_total = 0;
+    w->read_bytes = w->read_total = w->own_bytes = 0;
     w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
     if (worker_rest_wake(w)) {
@@ -275,7 +300,7 @@ static int start_stage(struct worker *w, struct loan *loan)
 
 void worker_fail(struct worker *w, const char *cause)
 {
-    tell_end(w, cause, SPAWN_HAS_FAILED, false);
+    tell_end(w, cause, SPAWN_HAS_FAILED, NULL);
     worker_end_stage(w, false);
 }
 
@@ -294,13 +319,15 @@ void worker_say(struct worker *w, json_t *message)
 }
 
 void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
-                 const char *type, json_t *spec, json_t *nodes, struct loan *loan)
+                 enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
-    json_t *message =
-        json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
+    json_t *message = json_pack("{s:s s:s s:o s:o s:b}", "do", "plan", "type", job_type_name(type), "spec",
+                                spec, "nodes", nodes, "may_time", (int)!w->has_company);
     begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
-    w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
+    w->trains = type == JOB_TRAIN;
+    w->class = job_class_of(type);
+    w->planned_bytes = 0;
     w->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
     w->state = WORKER_PLANNING;
     if (!start_stage(w, loan))
@@ -338,10 +365,10 @@ static bool is_over_here(const struct worker *w, const uint8_t head[16], const j
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
-/* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
-static void refuse(struct worker *w, const uint8_t head[16], const json_t *body, const char *cause)
+void worker_refuse(const struct worker_setup *s, const uint8_t head[16], const json_t *body,
+                   const char *cause)
 {
-    peers_send(w->setup.peers, head,
+    peers_send(s->peers, head,
                json_pack("{s:s s:O s:O* s:O s:s s:b}", "kind", "job-failed", "job",
                          json_object_get(body, "job"), "attempt", json_object_get(body, "attempt"), "rank",
                          json_object_get(body, "rank"), "cause", cause, "busy", 1));
@@ -365,6 +392,7 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
         w->planned_bytes = plan->bytes[rank];
         w->dim = (uint32_t)plan->dim;
         w->trains = plan->type == JOB_TRAIN;
+        w->class = job_class_of(plan->type);
         w->submitted = plan->submitted;
     }
     job_plan_done(plan);
@@ -394,7 +422,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     char cause[300];
     if ((w->state != WORKER_IDLE && !planned_here && describe_busy(w, cause, sizeof cause)) ||
         !worker_may_open(w, head, body, &origin, cause, sizeof cause)) {
-        refuse(w, head, body, cause);
+        worker_refuse(&w->setup, head, body, cause);
         return;
     }
     begin(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")),
@@ -419,14 +447,6 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     peers_flood_self(w->setup.peers);
 }
 
-void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body)
-{
-    const char *cable = json_string_value(json_object_get(body, "cable"));
-    peers_path_turned(w->setup.peers, from, strtoull(cable, NULL, 16));
-    for (size_t i = 0; i < 2; i++)
-        lanes_changed(w->lanes[i]);
-}
-
 bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body)
 {
     return w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
@@ -434,17 +454,16 @@ bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t
            json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
-void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
+void worker_stop_again(struct worker *w, const json_t *body)
 {
-    const bool is_of_last =
-        !memcmp(w->head, head, 16) && json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
-    if (is_of_last)
-        worker_let_go(w, body);
-    else if (!json_is_true(json_object_get(body, "keep")))
-        worker_let_go_of_earlier(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")));
-    if (is_of_last && w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
+    worker_let_go(w, body);
+    if (w->state == WORKER_IDLE && !json_is_true(json_object_get(body, "keep")))
         worker_drop_stage(w);
-    peers_send(w->setup.peers, head,
+}
+
+void worker_answer_stop(const struct worker_setup *s, const uint8_t head[16], const json_t *body)
+{
+    peers_send(s->peers, head,
                json_pack("{s:s s:O s:O* s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
                          "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank")));
 }
@@ -487,10 +506,9 @@ void worker_take_turn(struct worker *w, const json_t *body)
         worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", json_object_get(body, "turn")));
 }
 
-int worker_ask(struct worker *w, uint64_t job, json_t *message)
+int worker_ask(struct worker *w, json_t *message)
 {
-    if (w->state == WORKER_RUNNING && !w->rank && w->job == job &&
-        !memcmp(w->head, members_self(w->setup.members)->id, 16)) {
+    if (w->state == WORKER_RUNNING && !w->rank) {
         worker_say(w, message);
         return 0;
     }

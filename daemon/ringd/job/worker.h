@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * This node's part in a job, whoever its head is: the lease (one job at a time), the stage process,
- * its data connections. Tells the head what happens; obeys its messages. Loop thread.
+ * This node's part in a job, whoever its head is: the lease, the stage process, its data
+ * connections. Tells the head what happens; obeys its messages. One of workers.h; loop thread.
  *
  *   IDLE → PLANNING (head only) → OPENING → READY → RUNNING → ENDING → IDLE */
 #ifndef DAEMON_WORKER_H
@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/job_type.h"
 #include "net/link.h"
 
 struct ballots;
@@ -20,7 +21,8 @@ struct cost_query;
 struct held_disk;
 struct event_base;
 struct loan;
-struct member;
+struct lane_counts;
+struct member_stage;
 struct members;
 struct opts;
 struct origin;
@@ -58,7 +60,7 @@ void worker_free(struct worker *w); /* lets go of the stage, which is killed */
  * answers with a plan. origin: where the job was submitted. Takes references of JSON. Reports
  * through messages, like the rest. */
 void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct origin *origin,
-                 const char *type, json_t *spec, json_t *nodes, struct loan *loan);
+                 enum job_type type, json_t *spec, json_t *nodes, struct loan *loan);
 
 /* Messages, whose fields have been checked. Is the sender the head of the job that is named, and
  * does this node work on it, and on that attempt? */
@@ -71,18 +73,18 @@ void worker_take_kept(struct worker *w, const json_t *body);
 void worker_take_turn(struct worker *w, const json_t *body);
 void worker_take_leave(struct worker *w, const json_t *body);
 void worker_take_stop(struct worker *w, const json_t *body);
-/* "job-stop" of another: there is nothing here to stop, and the head waits for the word. */
-void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body);
+/* "job-stop" of an attempt that is over here. */
+void worker_stop_again(struct worker *w, const json_t *body);
 /* "head-answer": another node heads a job whose attempt this node has refused. */
 void worker_take_head_answer(struct worker *w, const uint8_t from[16], const json_t *body);
-void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body);
+void worker_lanes_changed(struct worker *w); /* which end dials over a cable */
 
-/* To the stage of that job, of which this node is the head and rank 0. Takes the reference.
- * −ENOTCONN: it does not run here. */
-int worker_ask(struct worker *w, uint64_t job, json_t *message);
+/* To the stage of a job that serves, of which this node is the head and rank 0. Takes the reference.
+ * −ENOTCONN: it does not run now. */
+int worker_ask(struct worker *w, json_t *message);
 
 /* Data connections that reach our listener. */
-int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);
+int worker_data_hello(const struct worker *w, const struct link_hello *peer, char *why, size_t size);
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /* takes the link */
 
 /* Copies of a step are on this node's disk, or are not: the event "kept" of its stage. */
@@ -91,24 +93,22 @@ void worker_kept(struct worker *w, const json_t *event);
 /* Nodes came or went: a stage whose head is gone is stopped, and one of a job with a node that was
  * removed from the cluster at once, with all its connections. */
 void worker_changed(struct worker *w);
-/* What we do, for our record. */
-void worker_describe(const struct worker *w, struct member *self);
+/* What it does, for our record: of one that is not idle. */
+void worker_describe(const struct worker *w, struct member_stage *ret);
 
-/* It works on no job, nor plans one. */
 bool worker_is_training(const struct worker *w); /* its stage makes steps */
-bool worker_is_idle(const struct worker *w);
+bool worker_is_idle(const struct worker *w);     /* it works on no job, nor plans one */
 /* It has a stage of the job that was submitted there. */
 bool worker_works_on(const struct worker *w, const struct origin *of);
 
 struct worker_totals {
-    bool running;                      /* a stage is here */
+    size_t running;                    /* stages that are here */
     double busy_seconds, wait_seconds; /* of all stages so far, */
     uint64_t tx_bytes, rx_bytes;       /* these too: over data connections */
-    uint64_t memory_bytes;             /* of the stage, and of earlier ones that do not end */
-    uint64_t planned_bytes;
+    uint64_t memory_bytes;             /* of the stages that are here, */
+    uint64_t planned_bytes;            /* this too */
 };
-/* What data connections carried, by cable, as lane_counts_encode says it; a new list. */
-json_t *worker_lanes(const struct worker *w);
-void worker_totals(const struct worker *w, struct worker_totals *ret);
+void worker_add_totals(const struct worker *w, struct worker_totals *to);
+void worker_add_lanes(const struct worker *w, struct lane_counts *to); /* what its connections carried */
 
 #endif

@@ -76,8 +76,7 @@ void worker_changed(struct worker *w)
     leave_removed(w);
     if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
         worker_cut_lanes(w);
-    for (size_t i = 0; i < 2; i++)
-        lanes_changed(w->lanes[i]);
+    worker_lanes_changed(w);
     look_for_head(w);
 }
 

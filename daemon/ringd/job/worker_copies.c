@@ -35,11 +35,23 @@ void worker_kept(struct worker *w, const json_t *event)
         worker_tell(w, "job-event", json_pack("{s:O}", "event", (json_t *)event));
 }
 
-void worker_drop_copies(struct worker *w, const uint8_t head[16], uint64_t job)
+void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job)
 {
     if (!memcmp(w->held.head, head, 16) && job == w->held.job)
         held_files_drop(&w->held);
-    held_disk_drop(w->setup.held_disk, head, job);
+}
+
+void worker_drop_copies(struct worker *w)
+{
+    worker_drop_memory(w, w->origin.head, w->origin.job);
+    held_disk_drop(w->setup.held_disk, w->origin.head, w->origin.job);
+}
+
+void worker_drop_kept(struct worker *w)
+{
+    held_files_drop(&w->held);
+    if (w->state == WORKER_IDLE && w->trains)
+        worker_drop_stage(w);
 }
 
 void worker_settle_copies(struct worker *w, const json_t *event)

@@ -11,6 +11,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/deputy/ballots.h"
+#include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timer.h"
@@ -108,13 +109,18 @@ void worker_take_head_answer(struct worker *w, const uint8_t from[16], const jso
         ballots_move(w->setup.ballots, &of, from, to, time(NULL));
 }
 
+void worker_origin_of(struct origin *ret, const uint8_t head[16], const json_t *body)
+{
+    if (origin_read(ret, json_object_get(body, "origin")))
+        return;
+    ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
+    memcpy(ret->head, head, sizeof ret->head);
+}
+
 bool worker_may_open(struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
                      char *cause, size_t size)
 {
-    if (!origin_read(ret, json_object_get(body, "origin"))) {
-        ret->job = (uint64_t)json_integer_value(json_object_get(body, "job"));
-        memcpy(ret->head, head, sizeof ret->head);
-    }
+    worker_origin_of(ret, head, body);
     const bool may = may_open(w, head, json_object_get(body, "taken"), ret, cause, size);
     if (!may)
         ask_head(w, ret, head);
@@ -125,17 +131,18 @@ void worker_let_go(struct worker *w, const json_t *stop)
 {
     if (json_is_true(json_object_get(stop, "keep")))
         return;
-    worker_drop_copies(w, w->origin.head, w->origin.job);
+    worker_drop_copies(w);
     ballots_ended(w->setup.ballots, &w->origin, time(NULL));
 }
 
-void worker_let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job)
+bool worker_let_go_of_earlier(const struct worker_setup *s, const uint8_t head[16], uint64_t job)
 {
     struct origin of = {.job = job};
     memcpy(of.head, head, sizeof of.head);
-    const struct ballot *x = ballots_find(w->setup.ballots, &of);
+    const struct ballot *x = ballots_find(s->ballots, &of);
     if (x && memcmp(x->head, head, sizeof x->head) != 0)
-        return;
-    worker_drop_copies(w, head, job);
-    ballots_ended(w->setup.ballots, &of, time(NULL));
+        return false;
+    held_disk_drop(s->held_disk, head, job);
+    ballots_ended(s->ballots, &of, time(NULL));
+    return true;
 }

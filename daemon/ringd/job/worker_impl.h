@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's inside, shared by worker.c (the stage process and the head's messages),
- * worker_head.c (whom it takes for the head), worker_absence.c (when the head or others are gone),
- * worker_copies.c (files of copies), worker_rest.c (the stage process between two attempts at a
- * job), worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
+ * The worker's inside, shared by workers.c (all of them), worker.c (the stage process and the
+ * head's messages), worker_head.c (whom it takes for the head), worker_absence.c (when the head or
+ * others are gone), worker_copies.c (files of copies), worker_rest.c (the stage process between two
+ * attempts at a job), worker_lanes.c (its data connections) and worker_show.c (what others see of
+ * it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
@@ -69,10 +70,13 @@ struct worker {
     struct worker_totals past;       /* of stages that are gone */
     struct lane_counts *counts;      /* owned: what its data connections carried */
     uint64_t planned_bytes;          /* of memory, for the stage here */
+    uint64_t own_bytes;              /* of memory that is no file's, as the stage says */
     uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
     struct held_files held;          /* of the job that had a stage here last */
     bool trains;                     /* the job does */
-    bool reported;                   /* the stage said how it ended: "done" or "failed" */
+    bool has_company;                /* other jobs are at work here when it is planned: nothing is timed */
+    enum job_class class;
+    bool reported; /* the stage said how it ended: "done" or "failed" */
 };
 
 /* To the head, about this rank; takes over `fields`. */
@@ -94,6 +98,7 @@ void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 enum { WORKER_AGAIN_MS = 3000 /* a rank that is ready, and hears nothing, says so again */ };
 
 /* Who heads the job. Does the sender, as far as this node knows? ret: where it was submitted. */
+void worker_origin_of(struct origin *ret, const uint8_t head[16], const json_t *body); /* of "job-open" */
 bool worker_may_open(struct worker *w, const uint8_t head[16], const json_t *body, struct origin *ret,
                      char *cause, size_t size);
 /* This node takes part in the attempt. Nobody takes the job over with a word that it gave before
@@ -102,10 +107,20 @@ void worker_note_attempt(struct worker *w);
 void worker_forget_noting(struct worker *w);
 void worker_fail(struct worker *w, const char *cause);         /* the head hears why, the stage here ends */
 void worker_hear_ready(struct worker *w, const json_t *event); /* the stage is */
-/* The job is over, unless the message "job-stop" says that it goes on later. Of an earlier one:
- * unless another node heads it by now, which may still need the copies. */
+/* The job is over, unless the message "job-stop" says that it goes on later. */
 void worker_let_go(struct worker *w, const json_t *stop);
-void worker_let_go_of_earlier(struct worker *w, const uint8_t head[16], uint64_t job);
+/* Of a job that no worker knows: files on the disk go. False: another node heads it by now, and may
+ * still need its copies. */
+bool worker_let_go_of_earlier(const struct worker_setup *s, const uint8_t head[16], uint64_t job);
+
+/* To a head: this node takes no part in that attempt, and why. Leaves all leases alone. */
+void worker_refuse(const struct worker_setup *s, const uint8_t head[16], const json_t *body,
+                   const char *cause);
+void worker_answer_stop(const struct worker_setup *s, const uint8_t head[16],
+                        const json_t *body); /* its stage is gone */
+void worker_no_stage(const struct worker_setup *s, const struct link_hello *peer, char *why, size_t size);
+
+void worker_yield(const struct worker *w); /* others on this node want its processors */
 
 /* Copies of what the job trains. A stage process gets files for them, those of earlier processes
  * first; −errno as spawn_send. */
@@ -113,8 +128,13 @@ int worker_give_files(struct worker *w);
 /* The stage's events "settled" and "kept". */
 void worker_settle_copies(struct worker *w, const json_t *event);
 void worker_name_copies(struct worker *w, const json_t *event);
-/* That job is over: in memory and on the disk. */
-void worker_drop_copies(struct worker *w, const uint8_t head[16], uint64_t job);
+/* Its job is over: in memory and on the disk. */
+void worker_drop_copies(struct worker *w);
+/* That job is over: in memory. */
+void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job);
+/* Another job trains from now on: what it keeps of those before goes, but for what is on the
+ * disk. */
+void worker_drop_kept(struct worker *w);
 /* The stage process between two attempts at its job. Asks it to rest; false: it has not come so far
  * that this would be worth it. */
 bool worker_rest_ask(struct worker *w);

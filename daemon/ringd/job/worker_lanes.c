@@ -115,6 +115,12 @@ void worker_lane_lost(struct worker *w, const json_t *event)
     lanes_lost(w->lanes[w->ranks > 2 && rank != (w->rank + 1) % (json_int_t)w->ranks], path);
 }
 
+void worker_lanes_changed(struct worker *w)
+{
+    for (size_t i = 0; i < 2; i++)
+        lanes_changed(w->lanes[i]);
+}
+
 static void on_relayed(void *owner, const char *through)
 {
     struct worker *w = owner;
@@ -146,14 +152,19 @@ void worker_connect(struct worker *w)
         connect_to(w, w->lanes[1], prev_rank(w), false);
 }
 
-int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
+void worker_no_stage(const struct worker_setup *s, const struct link_hello *peer, char *why, size_t size)
+{
+    snprintf(why, size, "%s holds no stage of job %llu", members_self(s->members)->name,
+             (unsigned long long)peer->job);
+}
+
+int worker_data_hello(const struct worker *w, const struct link_hello *peer, char *why, size_t size)
 {
     const size_t from = peer->from_rank;
     bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
                 !memcmp(peer->head_id, w->head, 16);
     if (!ours)
-        snprintf(why, size, "%s holds no stage of job %llu", members_self(w->setup.members)->name,
-                 (unsigned long long)peer->job);
+        worker_no_stage(&w->setup, peer, why, size);
     else if (peer->to_rank != w->rank || w->ranks < 2 || (from != prev_rank(w) && from != next_rank(w)) ||
              memcmp(peer->node_id, w->nodes[from], 16))
         snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,

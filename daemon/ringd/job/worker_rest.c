@@ -4,7 +4,7 @@
  * mapped, so that the next attempt begins sooner; it holds no lease and no data connection. It ends
  * when another job comes, when its own is over, and when its time is. One that does not let go in
  * time, or ends, is forgotten: the next attempt gets a new one. Called by worker.c; loop thread. */
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/lane_counts.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker_impl.h"

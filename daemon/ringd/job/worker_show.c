@@ -21,18 +21,23 @@ void worker_add_stage(const struct spawn *stage, struct worker_totals *to)
     to->rx_bytes += atomic_load_explicit(&p->rx_bytes, memory_order_relaxed);
 }
 
-void worker_totals(const struct worker *w, struct worker_totals *ret)
+void worker_add_totals(const struct worker *w, struct worker_totals *to)
 {
-    *ret = w->past;
-    ret->running = w->stage != NULL;
-    ret->memory_bytes = spawner_lingering(w->setup.spawner) + (w->stage ? spawn_memory(w->stage) : 0);
-    ret->planned_bytes = w->stage ? w->planned_bytes : 0;
-    worker_add_stage(w->stage, ret);
+    to->busy_seconds += w->past.busy_seconds;
+    to->wait_seconds += w->past.wait_seconds;
+    to->tx_bytes += w->past.tx_bytes;
+    to->rx_bytes += w->past.rx_bytes;
+    if (!w->stage)
+        return;
+    to->running++;
+    to->memory_bytes += spawn_memory(w->stage);
+    to->planned_bytes += w->planned_bytes;
+    worker_add_stage(w->stage, to);
 }
 
-json_t *worker_lanes(const struct worker *w)
+void worker_add_lanes(const struct worker *w, struct lane_counts *to)
 {
-    return lane_counts_encode(w->counts, w->stage ? spawn_progress(w->stage) : NULL);
+    lane_counts_add(to, w->counts, w->stage ? spawn_progress(w->stage) : NULL);
 }
 
 bool worker_is_training(const struct worker *w)
@@ -40,22 +45,23 @@ bool worker_is_training(const struct worker *w)
     return w->state == WORKER_RUNNING && w->trains;
 }
 
-void worker_describe(const struct worker *w, struct member *self)
+void worker_describe(const struct worker *w, struct member_stage *ret)
 {
-    self->job = w->state == WORKER_IDLE ? 0 : w->job;
-    self->rank = w->rank;
-    self->seconds = 0;
-    memcpy(self->head, w->head, 16);
+    *ret = (struct member_stage){.job = w->job,
+                                 .rank = w->rank,
+                                 .class = w->class,
+                                 .bytes = w->state == WORKER_PLANNING ? 0 : w->planned_bytes};
+    memcpy(ret->head, w->head, 16);
     if (w->state == WORKER_RUNNING && w->stage) {
-        progress_describe(spawn_progress(w->stage), self->doing, sizeof self->doing);
-        self->seconds = progress_seconds(spawn_progress(w->stage));
+        progress_describe(spawn_progress(w->stage), ret->doing, sizeof ret->doing);
+        ret->seconds = progress_seconds(spawn_progress(w->stage));
         return;
     }
-    static const char *const doing[] = {"idle",  "reading model and data", "opening its layers", "ready", "",
+    static const char *const doing[] = {"",      "reading model and data", "opening its layers", "ready", "",
                                         "ending"};
     if (w->read_total && (w->state == WORKER_PLANNING || w->state == WORKER_OPENING))
-        snprintf(self->doing, sizeof self->doing, "reading weights to compare them: %.1f of %.1f GiB",
+        snprintf(ret->doing, sizeof ret->doing, "reading weights to compare them: %.1f of %.1f GiB",
                  (double)w->read_bytes / (1 << 30), (double)w->read_total / (1 << 30));
     else
-        snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
+        snprintf(ret->doing, sizeof ret->doing, "%s", doing[w->state]);
 }

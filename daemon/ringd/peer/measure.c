@@ -74,7 +74,7 @@ static bool is_idle(void *owner, const uint8_t peer[16])
     struct measure *m = owner;
     const struct member *other = members_find(m->s.members, peer);
     m->s.refresh_self(m->s.owner);
-    return other && !other->job && !members_self(m->s.members)->job;
+    return other && !other->nstages && !members_self(m->s.members)->nstages;
 }
 
 static void on_measured(void *owner, uint64_t cable)

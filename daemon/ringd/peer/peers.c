@@ -301,7 +301,7 @@ static void refresh_self(struct peers *p)
     p->refreshed = now;
     const bool is_due =
         clock_since_us(now, p->changed) < RESTLESS_US || clock_since_us(now, p->signed_at) >= calm_us(p);
-    if (is_due || members_self(p->s.members)->job)
+    if (is_due || members_self(p->s.members)->nstages)
         p->s.ops->refresh_self(p->s.owner);
     else
         p->s.ops->refresh_doings(p->s.owner);

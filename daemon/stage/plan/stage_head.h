@@ -38,6 +38,8 @@ struct head_planning {
     uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
     bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
+    size_t lacks;       /* bytes of memory that are missing: no plan was made; 0: none are */
+    char lacks_at[33];  /* id of the node that lacks them */
     json_t *forecast;   /* owned: what a step will take, or NULL */
     json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
     json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */

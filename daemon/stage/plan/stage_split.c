@@ -467,23 +467,32 @@ static void whole_need(char *text, size_t size, const struct job_plan *p, const 
                  all.have);
 }
 
+/* Of several tries the first counts, as for the sentence. */
+static void note_lack(struct head_planning *p, const json_t *node, size_t bytes)
+{
+    if (!p->lacks)
+        snprintf(p->lacks_at, sizeof p->lacks_at, "%s", json_string_value(json_object_get(node, "id")));
+    p->lacks = p->lacks ? p->lacks : bytes;
+}
+
 static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    for (uint32_t r = 0; r < p->ranks; r++) {
-        char layers[200], whole[160];
-        layers_text(layers, sizeof layers, p, r);
-        whole_need(whole, sizeof whole, p, in);
-        const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
-        if (is_full(p, in, r))
-            return err_set(err, -ENOSPC,
-                           "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or "
-                           "--micro-batch-size, or add a node",
-                           json_string_value(json_object_get(json_array_get(nodes, r), "name")), here.need,
-                           layers, here.have, whole,
-                           p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
-    }
-    return 0;
+    char layers[200], whole[160];
+    const uint32_t r = first_full(p, in);
+    if (r == p->ranks)
+        return 0;
+    const json_t *node = json_array_get(nodes, r);
+    const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
+    layers_text(layers, sizeof layers, p, r);
+    whole_need(whole, sizeof whole, p, in);
+    note_lack(&h->planning, node, p->bytes[r] - in->available[r]);
+    return err_set(
+        err, -ENOSPC,
+        "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or --micro-batch-size, or "
+        "add a node",
+        json_string_value(json_object_get(node, "name")), here.need, layers, here.have, whole,
+        p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
 }
 
 static int split_on_nodes(struct head *h, struct err *err)

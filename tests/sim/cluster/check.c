@@ -12,7 +12,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/worker_impl.h"
+#include "daemon/ringd/job/workers_impl.h"
 #include "daemon/ringd/timer.h"
 #include "tests/sim/cluster/stage.h"
 
@@ -62,6 +62,26 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
         sim_wrong("job %llu says another job's step", (unsigned long long)id);
     job->told = step;
     job->said = step > job->said ? step : job->said;
+}
+
+/* What its stages were promised is there for all of them; and one of its jobs trains. */
+void sim_check_memory(const struct sim_node *n)
+{
+    uint64_t promised = 0;
+    unsigned train = 0;
+    const struct workers *ws = n->node.workers;
+    for (size_t i = 0; i < ws->n; i++) {
+        const struct worker *w = ws->at[i];
+        if (w->state == WORKER_IDLE)
+            continue;
+        promised += w->planned_bytes;
+        train += w->trains;
+    }
+    if (promised > SIM_MEMORY)
+        sim_wrong("%s promised its stages %llu bytes, and has %d", sim->roster.at[n->number].name,
+                  (unsigned long long)promised, SIM_MEMORY);
+    if (train > 1)
+        sim_wrong("%s trains %u jobs at once", sim->roster.at[n->number].name, train);
 }
 
 /* Who has handed a job on makes no step of it any more. */
@@ -191,7 +211,7 @@ void sim_check_end(void)
             sim_wrong("%s keeps %s still, after all jobs have ended", sim->roster.at[i].name,
                       sim_disk_left(sim->at[i].disk));
     for (size_t i = 0; i < sim->nodes; i++)
-        if (sim->at[i].is_on && !worker_is_idle(sim->at[i].node.worker))
+        if (sim->at[i].is_on && !workers_are_idle(sim->at[i].node.workers))
             sim_wrong("%s has its lease still, after all jobs have ended", sim->roster.at[i].name);
     for (const struct spawn *s = sim->stages; s; s = s->next)
         if (!rests(s))

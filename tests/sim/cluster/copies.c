@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/job/worker_impl.h"
+#include "daemon/ringd/job/workers_impl.h"
 #include "tests/sim/cluster/stage.h"
 
 enum { TURNS = 2, PARTS = 2 * TURNS, LANES = 1 << 20, FILES = 1 << 28 };
@@ -39,8 +39,12 @@ static void unref(struct sim_file *f)
 /* A job that begins on a node takes the place of another one's copies. */
 static void note_job(struct sim_node *n)
 {
-    const struct held_files *held = &n->node.worker->held;
-    for (size_t i = 0; i < sim->jobs; i++) {
+    const struct workers *ws = n->node.workers;
+    const struct held_files *held = NULL;
+    for (size_t i = 0; i < ws->n; i++) /* one job trains at a time */
+        if (ws->at[i]->trains && ws->at[i]->state != WORKER_IDLE)
+            held = &ws->at[i]->held;
+    for (size_t i = 0; held && i < sim->jobs; i++) {
         const struct sim_job *job = &sim->job[i];
         const bool is_it = job->id && job->id == held->job &&
                            !memcmp(sim->roster.at[job->head->number].id, held->head, sizeof held->head);

@@ -20,17 +20,17 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/dossier_send.h"
 #include "daemon/ringd/job/deputy/parts.h"
 #include "daemon/ringd/job/loan.h"
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 #include "daemon/ringd/job/survive/held_disk.h"
 #include "daemon/ringd/job/survive/loan_store.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/relay.h"
@@ -38,7 +38,7 @@
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/timer.h"
 
-enum { RECORD_LIVES = 3, SOON_US = 1000, GIB = 1 << 30 };
+enum { RECORD_LIVES = 3, SOON_US = 1000 };
 
 /* --- node.h ----------------------------------------------------------------------------------- */
 
@@ -46,13 +46,16 @@ void node_refresh_doings(struct node *n)
 {
     struct member *self = members_self(n->members);
     self->heard = clock_now();
-    if (n->worker)
-        worker_describe(n->worker, self);
+    if (n->workers)
+        workers_describe(n->workers, self);
 }
 
 void node_refresh_self(struct node *n)
 {
+    struct member *self = members_self(n->members);
+    uint64_t untaken;
     node_refresh_doings(n);
+    self->memory_available = SIM_MEMORY - workers_promised(n->workers, &untaken);
 }
 
 /* Nobody drains a node here. */
@@ -97,8 +100,8 @@ void node_changed_soon(struct node *n)
 void node_changed(struct node *n)
 {
     arm_ring_timer(n, members_settle(n->members, clock_now()));
-    if (n->worker)
-        worker_changed(n->worker);
+    if (n->workers)
+        workers_changed(n->workers);
     if (n->coord)
         coord_changed(n->coord);
     if (n->deputy)
@@ -112,14 +115,14 @@ void node_changed(struct node *n)
 static void open_members(struct sim_node *s)
 {
     struct node *n = &s->node;
-    struct member self = {.seq = 1, .cores = 1, .threads = 1, .memory_total = GIB, .memory_available = GIB};
+    struct member self = {
+        .seq = 1, .cores = 1, .threads = 1, .memory_total = SIM_MEMORY, .memory_available = SIM_MEMORY};
     const uint64_t wall_us = (uint64_t)((int64_t)sim->now_us + s->wall_us + INT64_C(1700000000) * SIM_S);
     s->boot = s->boot >= wall_us ? s->boot + 1 : wall_us;
     self.boot = s->boot;
     memcpy(self.id, sim->roster.at[s->number].id, 16);
     snprintf(self.name, sizeof self.name, "%s", sim->roster.at[s->number].name);
     snprintf(self.version, sizeof self.version, "1");
-    snprintf(self.doing, sizeof self.doing, "idle");
     n->members = members_new(&self);
     members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(sim->opts, "dead-after") * SIM_S);
 }
@@ -172,7 +175,7 @@ void sim_daemon_kill(struct sim_node *s, bool closes)
     sim_net_stop(s, closes);
     sim_data_stop(s);
     sim_memory_lose(s);
-    worker_free(n->worker);
+    workers_free(n->workers);
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/peer/relay.h"
 
 enum { FDS = 1 << 20, DIAL_US = 20 * SIM_S };
@@ -198,7 +198,7 @@ static void on_call(struct sim_event *event)
         return;
     e->life = n->life;
     dialler->is_refused =
-        worker_data_hello(n->node.worker, &dialler->hello, dialler->why, sizeof dialler->why);
+        workers_data_hello(n->node.workers, &dialler->hello, dialler->why, sizeof dialler->why);
     if (dialler->is_refused)
         return;
     struct link *l = link_new(e, &dialler->hello);
@@ -206,7 +206,7 @@ static void on_call(struct sim_event *event)
     l->peer = dialler->hello;
     dialler->peer = l->hello;
     event->run = on_broken;
-    worker_data_up(n->node.worker, l, l->peer.from_rank);
+    workers_data_up(n->node.workers, l, l->peer.from_rank);
 }
 
 /* The host is a list of cables: "c3", or "r3.0.1" over other nodes. */

@@ -288,6 +288,14 @@ struct store *sim_disk_new(struct sim_node *n)
     return s;
 }
 
+static void lose_note(const struct store *s, const struct task *t)
+{
+    json_t *taken = t->json && !strncmp(t->word, "taken/", 6) ? json_loads(t->json, 0, NULL) : NULL;
+    if (taken)
+        sim_head_loses(s->node, taken);
+    json_decref(taken);
+}
+
 void sim_disk_crash(struct store *s)
 {
     sim_cancel(&s->commit);
@@ -296,6 +304,8 @@ void sim_disk_crash(struct store *s)
         next = t->next;
         if (is_through)
             apply(s, t);
+        else if (t->work == PUT_NOTE)
+            lose_note(s, t);
         task_free(t);
     }
 }

@@ -62,6 +62,16 @@ void sim_head_takes(struct sim_node *n, const json_t *note)
               sim->roster.at[n->number].name, job->turn);
 }
 
+void sim_head_loses(const struct sim_node *n, const json_t *note)
+{
+    const uint64_t as = (uint64_t)json_integer_value(json_object_get(note, "as"));
+    for (size_t i = 0; i < sim->jobs; i++) {
+        struct sim_job *job = &sim->job[i];
+        if (job->turn && job->taken[job->turn - 1].node == n && job->taken[job->turn - 1].id == as)
+            job->turn--;
+    }
+}
+
 void sim_head_begins(const struct sim_node *n, uint64_t id, uint64_t said)
 {
     size_t turn;

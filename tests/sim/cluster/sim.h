@@ -32,7 +32,15 @@
 #include "net/link.h"
 #include "net/roster.h"
 
-enum { SIM_NODES = 5, SIM_CABLES = 8, SIM_JOBS = 6, SIM_TURNS = 32, SIM_MS = 1000, SIM_S = 1000000 };
+enum {
+    SIM_NODES = 5,
+    SIM_CABLES = 8,
+    SIM_JOBS = 6,
+    SIM_TURNS = 32,
+    SIM_MEMORY = 1 << 30,
+    SIM_MS = 1000,
+    SIM_S = 1000000
+};
 
 struct sim_node;
 
@@ -208,6 +216,7 @@ struct sim_job {
     bool generates; /* tokens, one for each step */
     uint64_t steps, save_every, wait_for;
     size_t least_nodes; /* fewer cannot hold it */
+    uint64_t bytes;     /* of memory that its stages take together */
     int on_loss;        /* enum on_loss */
     uint64_t plan_us, open_us, step_us;
     bool is_submitted, is_cancelled; /* the head has agreed to */
@@ -252,7 +261,8 @@ void sim_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 struct sim_head sim_head_of(const struct sim_job *job); /* the latest */
 /* NULL: there is none. *ret_turn: how often it was taken over until that node had it. */
 struct sim_job *sim_job_at(const struct sim_node *head, uint64_t id, size_t *ret_turn);
-void sim_head_takes(struct sim_node *n, const json_t *note); /* of "taken" */
+void sim_head_takes(struct sim_node *n, const json_t *note);       /* of "taken" */
+void sim_head_loses(const struct sim_node *n, const json_t *note); /* that note, in a crash: nobody knows */
 /* It reads what it has of the job: so many steps were said. */
 void sim_head_begins(const struct sim_node *n, uint64_t id, uint64_t said);
 
@@ -264,8 +274,9 @@ void sim_story_go_on(struct acts *all); /* other jobs and faults, after the last
 /* --- what must hold --------------------------------------------------------------------------- */
 
 void sim_check_said(struct sim_node *n, uint64_t job, const char *kind, const char *json);
-void sim_check_step(const struct spawn *s); /* its rank 0 has made a step */
-bool sim_check_is_over(void);               /* all jobs have ended */
+void sim_check_memory(const struct sim_node *n); /* a stage opens there */
+void sim_check_step(const struct spawn *s);      /* its rank 0 has made a step */
+bool sim_check_is_over(void);                    /* all jobs have ended */
 void sim_check_end(void);
 void sim_describe(void);
 

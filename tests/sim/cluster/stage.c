@@ -118,15 +118,31 @@ static void take_plan(struct spawn *s, const json_t *message)
     if (s->node == sim_head_of(job).node && s->step < job->saved)
         sim_wrong("job %zu begins behind step %llu, and %llu had been said to be saved", s->job,
                   (unsigned long long)s->step, (unsigned long long)job->saved);
+    json_decref(s->nodes);
+    s->nodes = json_incref(json_object_get(message, "nodes"));
     s->doing = STAGE_PLANNING;
     sim_at(&s->event, sim_between(job->plan_us / 2, job->plan_us));
+}
+
+/* Why there is no plan, as the real one says it; NULL: there is one. */
+static json_t *lack_of(const struct spawn *s)
+{
+    for (size_t i = 0; i < s->ranks; i++) {
+        const json_t *node = json_array_get(s->nodes, i), *has = json_object_get(node, "memory");
+        const json_int_t lacks = (json_int_t)(job_of(s)->bytes / s->ranks) - json_integer_value(has);
+        if (lacks > 0)
+            return json_pack("{s:s s:I s:O}", "error", "there is too little memory", "lacks", lacks, "at",
+                             json_object_get(node, "id"));
+    }
+    return s->ranks < job_of(s)->least_nodes ? json_pack("{s:s}", "error", "the model does not fit") : NULL;
 }
 
 static void on_planned(struct spawn *s)
 {
     const struct sim_job *job = job_of(s);
-    if (s->ranks < job->least_nodes) {
-        stage_say(s, "failed", json_pack("{s:s}", "error", "the model does not fit"));
+    json_t *lack = lack_of(s);
+    if (lack) {
+        stage_say(s, "failed", lack);
         exit_soon(s);
         return;
     }
@@ -135,6 +151,8 @@ static void on_planned(struct spawn *s)
     plan.model[strlen("/m/")] = (char)('0' + s->job);
     plan.submitted = s->submitted;
     plan.copies = job->copies && !job->generates;
+    for (size_t r = 0; r < s->ranks; r++)
+        plan.bytes[r] = job->bytes / s->ranks;
     for (size_t r = 1; r <= s->ranks; r++)
         plan.first[r] = stage_first_layer(r, s->ranks);
     plan.tune.end_layer = job->generates ? plan.tune.end_layer : STAGE_LAYERS;
@@ -148,6 +166,7 @@ static void take_open(struct spawn *s, const json_t *message)
     s->job = job_named(plan);
     s->ranks = json_array_size(json_object_get(plan, "bytes"));
     s->rank = (size_t)json_integer_value(json_object_get(message, "rank"));
+    sim_check_memory(s->node);
     s->doing = STAGE_OPENING;
     sim_at(&s->event, sim_between(job_of(s)->open_us / 2, job_of(s)->open_us));
 }
@@ -508,6 +527,7 @@ void spawn_free(struct spawn *s)
             *at = s->next;
             break;
         }
+    json_decref(s->nodes);
     free(s);
 }
 
@@ -533,6 +553,12 @@ int spawn_lend(struct spawn *s, struct loan *loan)
 {
     (void)s, (void)loan;
     return 0;
+}
+
+pid_t spawn_pid(const struct spawn *s)
+{
+    (void)s;
+    return -1;
 }
 
 int spawn_confine(struct spawn *s, uint64_t job)

@@ -47,6 +47,7 @@ struct spawn {
     bool leaves_saving;                  /* it is to be on the disk, though there are copies */
     struct sim_file *files[STAGE_FILES]; /* references; the last is its own */
     size_t nfiles, given;
+    json_t *nodes; /* owned: while it plans, what it was told of them */
 };
 
 void stage_say(struct spawn *s, const char *kind, json_t *event);

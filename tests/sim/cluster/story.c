@@ -363,12 +363,14 @@ static void draw_job(struct acts *all, size_t i)
     struct act *a = act_new(all, sim_between(0, JOBS_WITHIN_US), on_submit);
     a->what = i;
     *job = (struct sim_job){.head = &sim->at[sim_random(sim->nodes)],
-                            .generates = sim_chance(25),
+                            .generates = sim_chance(45),
                             .steps = sim_between(1, 12),
                             .copies = sim_chance(75),
                             .save_every = sim_random(4),
                             .wait_for = sim_random(3) ? 60 : sim_random(20),
                             .least_nodes = sim_chance(20) ? sim_between(1, sim->nodes) : 1,
+                            .bytes = sim_chance(40) ? sim_between(SIM_MEMORY / 2, SIM_MEMORY)
+                                                    : sim_span(SIM_MEMORY / 1024, SIM_MEMORY),
                             .plan_us = sim_span(10 * SIM_MS, 10 * SIM_S),
                             .open_us = sim_span(10 * SIM_MS, 10 * SIM_S),
                             .step_us = sim_span(10 * SIM_MS, 5 * SIM_S),

@@ -7,7 +7,7 @@
 
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/deputy/deputy.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 #include "net/clock.h"
 
 struct claim;

@@ -40,7 +40,7 @@ bool departure_is_worth(const struct job *job, const struct members_ring *ring, 
 {
     const struct job_nodes *offered = &job->offered;
     for (size_t i = 0; i < ring->n; i++) {
-        if (job_nodes_find(offered, ring->at[i]->id) < offered->n || ring->at[i]->job)
+        if (job_nodes_find(offered, ring->at[i]->id) < offered->n || member_trains(ring->at[i]))
             continue;
         if (seconds_won(job, ring->n, now) < WORTH * job->start.connected)
             return false;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 
 struct interruption {
     char cause[700];

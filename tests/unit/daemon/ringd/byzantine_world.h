@@ -30,7 +30,7 @@
 #include "daemon/ringd/http/http_inside.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/message_table.h"
@@ -248,7 +248,6 @@ static inline void byz_mate_members(struct byz *w, enum byz_mate who)
     memcpy(self.id, m->node_id, 16);
     snprintf(self.name, sizeof self.name, "m%d", (int)who);
     strcpy(self.version, "0");
-    strcpy(self.doing, "idle");
     for (enum byz_mate o = PEER; o <= AUTHOR && who <= AUTHOR; o++) /* a ring: node, PEER, FAR, AUTHOR */
         if (o != who && (o == FAR || who == FAR))
             byz_link(&self, w->at[o].node_id);
@@ -495,7 +494,7 @@ static inline json_t *byz_state(struct byz *w)
                                          "/v1/links",  "/v1/jobs",  "/v1/jobs/1",  "/v1/model-paths"};
     static const char *const files[] = {"cluster", "tokens", "identity"};
     struct link_key keys[LINK_KEYS_MAX];
-    struct member self = {.job = 0};
+    struct member self = {.nstages = 0};
     json_t *all = json_object();
     byz_turn(w);
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
@@ -505,11 +504,12 @@ static inline json_t *byz_state(struct byz *w)
     memset(keys, 0, sizeof keys);
     enrol_link_keys(w->node->enrol, keys, LINK_KEYS_MAX);
     json_object_set_new(all, "tokens heard", byz_bytes((const uint8_t *)keys, sizeof keys));
-    worker_describe(w->node->worker, &self);
-    json_object_set_new(all, "work",
-                        json_pack("{s:I s:i s:s s:I s:b}", "job", (json_int_t)self.job, "rank", self.rank,
-                                  "doing", self.doing, "told", (json_int_t)the_stage.told, "ending",
-                                  the_stage.is_ending));
+    workers_describe(w->node->workers, &self);
+    for (size_t i = 0; i < self.nstages; i++)
+        json_object_set_new(all, i ? "more work" : "work",
+                            json_pack("{s:I s:i s:s s:I s:b}", "job", (json_int_t)self.stages[i].job, "rank",
+                                      self.stages[i].rank, "doing", self.stages[i].doing, "told",
+                                      (json_int_t)the_stage.told, "ending", the_stage.is_ending));
     for (const struct job *job = coord_first(w->node->coord); job; job = job->next)
         json_object_set_new(all, job->id == 1 ? "job 1" : "job", job_encode(job));
     byz_still(json_object_get(all, "job 1"));

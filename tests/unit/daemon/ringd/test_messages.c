@@ -21,9 +21,9 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/cost_server.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/plan/cost_server.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/message_table.h"
 #include "daemon/ringd/messages.h"
@@ -106,20 +106,20 @@ HANDLER(deputy_take_news, deputy)
 HANDLER(deputy_take_recall, deputy)
 HANDLER(deputy_take_claim_ask, deputy)
 HANDLER(coord_take_head_ask, coord)
-HANDLER(worker_take_head_answer, worker)
+HANDLER(workers_take_head_answer, workers)
 HANDLER(deputy_take_claim_answer, deputy)
 HANDLER(deputy_take_claim_release, deputy)
 HANDLER(parts_take_ask, parts)
 HANDLER(parts_take_told, parts)
-HANDLER(worker_take_open, worker)
+HANDLER(workers_take_open, workers)
 HANDLER_OF_NOTHING(worker_take_connect, worker)
 HANDLER_OF_BODY(worker_take_run, worker)
 HANDLER_OF_BODY(worker_take_turn, worker)
 HANDLER_OF_BODY(worker_take_leave, worker)
 HANDLER_OF_BODY(worker_take_kept, worker)
 HANDLER_OF_BODY(worker_take_stop, worker)
-HANDLER(worker_say_stopped, worker)
-HANDLER(worker_take_lane_turn, worker)
+HANDLER(workers_say_stopped, workers)
+HANDLER(workers_take_lane_turn, workers)
 HANDLER(cost_server_take_ask, cost_server)
 HANDLER(cost_query_take_heard, cost_query)
 HANDLER(cost_query_take_told, cost_query)
@@ -166,10 +166,11 @@ bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *
     return is_of_the_job;
 }
 
-bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body)
+struct worker *workers_of_head(const struct workers *ws, const uint8_t from[16], const json_t *body)
 {
-    (void)w, (void)from, (void)body;
-    return is_of_the_job;
+    static int one;
+    (void)ws, (void)from, (void)body;
+    return is_of_the_job ? (struct worker *)&one : NULL;
 }
 
 /* --- the world -------------------------------------------------------------------------------- */

@@ -25,7 +25,6 @@ static inline struct member make(unsigned id, uint64_t boot, uint64_t seq)
     m.id[0] = (uint8_t)(id + 1);
     snprintf(m.name, sizeof m.name, "n%u", id);
     snprintf(m.version, sizeof m.version, "1.2");
-    snprintf(m.doing, sizeof m.doing, "idle");
     return m;
 }
 

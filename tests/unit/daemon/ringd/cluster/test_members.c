@@ -12,10 +12,10 @@ static void every_field_travels(void **state)
     (void)state;
     struct members *m = alone(0);
     struct member a = make(7, 1, 9);
-    a.job = 12;
-    a.rank = 3;
-    a.seconds = 0.1;
-    a.head[5] = 0xfe;
+    a.nstages = 2;
+    a.stages[1] = (struct member_stage){
+        .job = 12, .rank = 3, .head = {[5] = 0xfe}, .class = JOB_CLASS_TRAIN, .bytes = 77, .seconds = 0.1};
+    a.stages[0] = (struct member_stage){.job = 1, .class = JOB_CLASS_SERVE};
     link_to(&a, 0);
     link_to(&a, 9);
     a.links[1].class_mbps = 40000;
@@ -26,7 +26,7 @@ static void every_field_travels(void **state)
     assert_int_equal(prefix_parse(&a.cables[0].four, "10.98.0.1/31"), 0);
     snprintf(a.cables[1].port, sizeof a.cables[1].port, "enp0s31f6");
     snprintf(a.ring, sizeof a.ring, "n7,n0");
-    snprintf(a.doing, sizeof a.doing, "waiting for \"rank 1\"");
+    snprintf(a.stages[1].doing, sizeof a.stages[1].doing, "waiting for \"rank 1\"");
     assert_int_equal(learn(m, &a, 77), 1);
     const struct member *b = members_find(m, a.id);
     assert_non_null(b);
@@ -35,6 +35,9 @@ static void every_field_travels(void **state)
     assert_memory_equal(b, &a, sizeof a);
     assert_int_equal(members_count(m), 2);
     assert_ptr_equal(members_at(m, 1), b);
+    assert_ptr_equal(member_trains(b), &b->stages[1]);
+    assert_ptr_equal(member_stage_of(b, a.stages[1].head, 12), &b->stages[1]);
+    assert_null(member_stage_of(b, a.stages[0].head, 12)); /* a number is its head's */
     members_free(m);
 }
 
@@ -45,15 +48,17 @@ static void text_of_others_can_be_shown(void **state)
 {
     (void)state;
     struct member a = make(7, 1, 9), b;
-    json_t *record = member_encode(&a), *again;
-    char longer[4 * sizeof a.doing];
+    a.nstages = 1;
+    a.stages[0].job = 1;
+    json_t *record = member_encode(&a), *again, *stage = json_array_get(json_object_get(record, "stages"), 0);
+    char longer[4 * sizeof a.stages[0].doing];
     for (size_t shift = 0; shift < 3; shift++) { /* of three-byte characters, wherever the end is */
         snprintf(longer, sizeof longer, "%.*s\x1B[2J", (int)shift, "abc");
         while (strlen(longer) + 4 < sizeof longer)
             strcat(longer, "\xE2\x82\xAC");
-        json_object_set_new(record, "doing", json_string(longer));
+        json_object_set_new(stage, "doing", json_string(longer));
         assert_int_equal(member_decode(&b, record), 0);
-        assert_null(strchr(b.doing, '\x1B'));
+        assert_null(strchr(b.stages[0].doing, '\x1B'));
         assert_non_null(again = member_encode(&b)); /* NULL if it is no UTF-8 */
         json_decref(again);
     }
@@ -68,14 +73,15 @@ static void what_others_decide_by_is_new(void **state)
     was.memory_total = 16 * (uint64_t)GIB;
     was.memory_available = 8 * (uint64_t)GIB;
     link_to(&was, 0);
-    was.ncables = 1;
+    was.ncables = was.nstages = 1;
+    was.stages[0].job = 7;
     is = was;
     is.seq++;
     is.heard.us = 5;
     is.memory_available -= GIB / 32;
     assert_true(member_says_the_same(&is, &was));
-    struct member news[15];
-    for (size_t i = 0; i < 15; i++)
+    struct member news[18];
+    for (size_t i = 0; i < 18; i++)
         news[i] = is;
     news[0].memory_available = 7 * (uint64_t)GIB;
     news[1].links[0].class_mbps++;
@@ -84,15 +90,18 @@ static void what_others_decide_by_is_new(void **state)
     news[4].cables[0].port[0] = 'x';
     news[5].ncables = 0;
     news[6].ring[0] = 'x';
-    news[7].job++;
-    news[8].head[3]++;
-    news[9].rank++;
-    news[10].doing[0] = 'x';
-    news[11].seconds += 1;
+    news[7].stages[0].job++;
+    news[8].stages[0].head[3]++;
+    news[9].stages[0].rank++;
+    news[10].stages[0].doing[0] = 'x';
+    news[11].stages[0].seconds += 1;
     news[12].threads++;
     news[13].jobs++;
     news[14].nended = 1;
-    for (size_t i = 0; i < 15; i++)
+    news[15].nstages = 0;
+    news[16].stages[0].class = JOB_CLASS_TRAIN;
+    news[17].stages[0].bytes++;
+    for (size_t i = 0; i < 18; i++)
         assert_false(member_says_the_same(&news[i], &was));
 }
 

@@ -248,14 +248,15 @@ static void nothing_is_reordered_under_a_job(void **state)
     struct members *m = mesh_of(4);
     settle(m, 0);
     struct member busy = *members_at(m, 2);
-    busy.job = 5;
+    busy.nstages = 1;
+    busy.stages[0].job = 5;
     busy.seq++;
     assert_int_equal(learn(m, &busy, 1), 1);
     set_way(m, 1, 100, false);
     assert_true(settle(m, 1 * SECOND) == UINT64_MAX);
     assert_true(settle(m, 100 * SECOND) == UINT64_MAX);
     ring_is(m, "n0 n1 n2 n3");
-    busy.job = 0;
+    busy.nstages = 0;
     busy.seq++;
     assert_int_equal(learn(m, &busy, 1), 1);
     assert_true(settle(m, 101 * SECOND) == 101 * SECOND + MEMBERS_SETTLE_US);

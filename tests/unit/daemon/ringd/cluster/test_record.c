@@ -172,7 +172,13 @@ static void a_full_record_fits(void **state)
     uint8_t body[RECORD_MAX];
     struct member *self = members_self(w->at[0].as.members);
     memset(self->ring, '"', sizeof self->ring - 1); /* two bytes each in JSON */
-    memset(self->doing, '"', sizeof self->doing - 1);
+    self->nstages = MEMBER_STAGES;
+    for (size_t i = 0; i < MEMBER_STAGES; i++) {
+        self->stages[i].job = INT64_MAX;
+        self->stages[i].class = JOB_CLASS_INTERACTIVE;
+        self->stages[i].bytes = INT64_MAX;
+        memset(self->stages[i].doing, '"', sizeof self->stages[i].doing - 1);
+    }
     self->nlinks = RING_MAX_NODES;
     for (size_t i = 0; i < RING_MAX_NODES; i++)
         self->links[i] = (struct member_link){.class_mbps = UINT32_MAX};
@@ -200,8 +206,10 @@ static void texts_steer_no_terminal(void **state)
     struct member *self = members_self(w->at[0].as.members);
     const struct member *known;
     json_t *again;
-    memset(self->doing, 'x', sizeof self->doing - 1);
-    memcpy(self->doing + sizeof self->doing - 3, "\xe2\x82", 2); /* the third byte had no room */
+    struct member_stage *stage = &self->stages[self->nstages++];
+    stage->job = 1;
+    memset(stage->doing, 'x', sizeof stage->doing - 1);
+    memcpy(stage->doing + sizeof stage->doing - 3, "\xe2\x82", 2); /* the third byte had no room */
     snprintf(self->version, sizeof self->version,
              "1\x1b[2J\xc2\x9b"
              "2");
@@ -209,7 +217,7 @@ static void texts_steer_no_terminal(void **state)
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
     known = members_find(w->at[1].as.members, w->at[0].as.node_id);
     assert_string_equal(known->version, "1?[2J??2");
-    assert_string_equal(known->doing + sizeof known->doing - 4, "x??");
+    assert_string_equal(known->stages[0].doing + sizeof stage->doing - 4, "x??");
     assert_non_null(again = member_encode(known));
     json_decref(again);
     snprintf(self->ring, sizeof self->ring, "n0,\x1b[2J");

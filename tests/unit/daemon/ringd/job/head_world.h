@@ -70,7 +70,7 @@ static inline const char *last_words(void *owner, const uint8_t id[16])
 }
 
 static inline void plan(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
-                        const char *type, json_t *spec, json_t *nodes, struct loan *loan)
+                        enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     struct head *h = owner;
     (void)job, (void)attempt, (void)origin, (void)type, (void)loan;
@@ -217,6 +217,13 @@ static inline const struct job *submit(struct head *h)
     return submit_spec(h, JOB_GENERATE, json_pack("{s:s s:s}", "model", "/m", "prompt", "a"));
 }
 
+static inline const struct job *submit_training(struct head *h)
+{
+    return submit_spec(
+        h, JOB_TRAIN,
+        json_pack("{s:s s:s s:s s:i}", "model", "/m", "data", "/d", "adapter_out", "/out", "iters", 5));
+}
+
 /* As messages.c does: of another node only what is answered. */
 static inline void receive(struct head *h, const uint8_t from[16], const json_t *body)
 {
@@ -281,6 +288,24 @@ static inline void say_ready(struct head *h, const struct job *job)
 {
     for (unsigned r = 0; r < RANKS; r++)
         say(h, job, r, "job-ready", json_pack("{s:[[i,i]]}", "layers", r, r + 1));
+}
+
+/* A stage of that job of the other node holds memory of this one, or none does (0). */
+static inline void hold_memory(struct head *h, uint64_t job)
+{
+    struct member *self = members_self(h->members);
+    self->nstages = job > 0;
+    self->stages[0] =
+        (struct member_stage){.job = job, .head = {2}, .class = JOB_CLASS_INTERACTIVE, .bytes = 1 << 20};
+}
+
+/* Its plan finds that this node lacks 1 GiB. */
+static inline void say_lacks(struct head *h, const struct job *job)
+{
+    say(h, job, 0, "job-failed",
+        json_pack("{s:s s:i s:s}", "cause", "too little", "lacks", 1 << 30, "at",
+                  "01000000000000000000000000000000"));
+    say(h, job, 0, "job-stopped", json_object());
 }
 
 /* As far as that state, in which nobody says more. */

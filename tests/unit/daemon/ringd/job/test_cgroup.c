@@ -107,20 +107,31 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
 {
     (void)state;
     struct cgroup *s;
-    make("job-7");
-    put("job-7/cgroup.procs", "");
-    put("job-7/memory.max", "max");
-    assert_int_equal(cgroup_new(&s, folder, 7), 0); /* one left behind is used again */
+    make("job-7-4711");
+    put("job-7-4711/cgroup.procs", "");
+    put("job-7-4711/memory.max", "max");
+    assert_int_equal(cgroup_new(&s, folder, 7, 4711), 0); /* one left behind is used again */
     assert_int_equal(cgroup_add(s, 4711), 0);
-    expect("job-7/cgroup.procs", "4711");
+    expect("job-7-4711/cgroup.procs", "4711");
     assert_int_equal(cgroup_limit(s, UINT64_C(12) << 30), 0);
-    expect("job-7/memory.max", "12884901888");
+    expect("job-7-4711/memory.max", "12884901888");
+    cgroup_weigh(s, JOB_CLASS_TRAIN);
+    assert_false(cgroup_is_weighed(s)); /* this kernel's groups have none */
+    put("job-7-4711/cpu.weight", "100");
+    put("job-7-4711/cpu.idle", "0");
+    cgroup_weigh(s, JOB_CLASS_TRAIN);
+    assert_true(cgroup_is_weighed(s));
+    expect("job-7-4711/cpu.idle", "1");
+    drop("job-7-4711/cpu.idle");
+    cgroup_weigh(s, JOB_CLASS_SERVE);
+    expect("job-7-4711/cpu.weight", "10000");
+    drop("job-7-4711/cpu.weight");
     assert_false(cgroup_ran_out(s));
-    put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n");
+    put("job-7-4711/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n");
     assert_false(cgroup_ran_out(s));
     says(s, "was killed by signal 9", "the stage process was killed by signal 9");
     says(s, "", "the stage process ended before the job did");
-    put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
+    put("job-7-4711/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
     assert_true(cgroup_ran_out(s));
     says(s, "was killed by SIGKILL: by whom",
          "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5 GiB of at most "
@@ -130,10 +141,10 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
          "the stage process was killed by SIGKILL: by whom; 2.0 GiB were planned and it had 2.5 GiB; if "
          "memory ran out, "
          "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
-    drop("job-7/memory.events");
-    drop("job-7/memory.max");
+    drop("job-7-4711/memory.events");
+    drop("job-7-4711/memory.max");
     assert_int_equal(cgroup_remove(s), -EBUSY); /* to be tried again */
-    drop("job-7/cgroup.procs");
+    drop("job-7-4711/cgroup.procs");
     assert_int_equal(cgroup_remove(s), 0);
     cgroup_free(s);
 }
@@ -155,21 +166,21 @@ static void all_processes_of_a_group_end(void **state)
     char list[64];
     int status[2];
     const pid_t pid[2] = {sleeper(), sleeper()};
-    assert_int_equal(cgroup_new(&s, folder, 7), 0);
+    assert_int_equal(cgroup_new(&s, folder, 7, 4711), 0);
     snprintf(list, sizeof list, "0\n%d\n%d\n", (int)pid[0], (int)pid[1]);
-    put("job-7/cgroup.procs", list);
-    put("job-7/cgroup.kill", "");
+    put("job-7-4711/cgroup.procs", list);
+    put("job-7-4711/cgroup.kill", "");
     cgroup_kill(s);
-    expect("job-7/cgroup.kill", "1"); /* the kernel's to do */
+    expect("job-7-4711/cgroup.kill", "1"); /* the kernel's to do */
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(waitpid(pid[i], &status[i], WNOHANG), 0);
-    drop("job-7/cgroup.kill");
+    drop("job-7-4711/cgroup.kill");
     cgroup_kill(s); /* an older kernel has no such file */
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(waitpid(pid[i], &status[i], 0), pid[i]);
         assert_true(WIFSIGNALED(status[i]));
     }
-    drop("job-7/cgroup.procs");
+    drop("job-7-4711/cgroup.procs");
     assert_int_equal(cgroup_remove(s), 0);
     cgroup_free(s);
 }
@@ -179,7 +190,7 @@ static void without_a_group_nothing_is_claimed(void **state)
     (void)state;
     struct cgroup *s = NULL;
     char path[64];
-    assert_int_equal(cgroup_new(&s, "/nonexistent/group", 1), -ENOENT);
+    assert_int_equal(cgroup_new(&s, "/nonexistent/group", 1, 4711), -ENOENT);
     assert_null(s);
     assert_int_equal(cgroup_find_delegated(path, 4), -ENOENT); /* no room for any */
 }

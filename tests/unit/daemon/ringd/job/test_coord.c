@@ -94,9 +94,10 @@ static void a_queued_job_can_be_cancelled(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *first = submit(h), *second = submit(h);
+    const struct job *first = submit_training(h), *second = submit_training(h), *third = submit_training(h);
     assert_int_equal(second->state, JOB_QUEUED);
-    assert_string_equal(second->error, "there are jobs before it");
+    assert_string_equal(second->error, "job 1 trains, and one job trains at a time");
+    assert_string_equal(third->error, "there are jobs before it");
     assert_int_equal(coord_cancel(h->coord, second->id), 0);
     assert_int_equal(second->state, JOB_CANCELLED);
     assert_string_equal(second->error, "it had not started yet");
@@ -109,7 +110,8 @@ static void a_running_job_can_be_cancelled(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *job = job_in(h, JOB_RUNNING), *next = submit(h);
+    const struct job *job = submit_training(h), *next = submit_training(h);
+    say_planned(h, job);
     assert_int_equal(coord_cancel(h->coord, job->id), 0);
     assert_int_equal(job->state, JOB_STOPPING);
     assert_int_equal(told(h, 0, "job-stop"), 1);
@@ -212,17 +214,98 @@ static void a_job_says_which_node_it_waits_for(void **state)
     struct member other = make(1, 1, ++h->seq);
     open_coord(h, 0, JOB_QUEUED);
     link_to(&other, 0);
-    other.job = 3;
-    other.head[0] = 2;
+    other.nstages = 1;
+    other.stages[0] = (struct member_stage){.job = 3, .head = {2}, .class = JOB_CLASS_TRAIN};
     assert_int_equal(learn(h->members, &other, h->seq), 1);
-    const struct job *job = submit(h);
+    const struct job *job = submit_training(h);
     assert_string_equal(job->error, "node n1 is busy with job 3");
-    other.head[0] = 1;
+    other.stages[0].head[0] = 1;
     other.seq = ++h->seq;
     assert_int_equal(learn(h->members, &other, h->seq), 1);
     coord_changed(h->coord);
     assert_string_equal(job->error, "node n1 has not yet ended its stage of job 3");
     assert_int_equal(job->state, JOB_QUEUED);
+    assert_int_equal(submit(h)->state, JOB_PLANNING); /* what does not train goes beside it */
+    other.nstages = MEMBER_STAGES;
+    for (size_t i = 0; i < MEMBER_STAGES; i++)
+        other.stages[i] = (struct member_stage){.job = 3 + i, .head = {2}};
+    other.seq = ++h->seq;
+    assert_int_equal(learn(h->members, &other, h->seq), 1);
+    assert_string_equal(submit(h)->error, "node n1 holds 8 stages, as many as it can");
+}
+
+/* The plan shares the layers out again if the other node has more. */
+static void a_job_waits_for_memory_of_other_nodes(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    hold_memory(h, 3);
+    members_self(h->members)->stages[1] =
+        (struct member_stage){.job = 4, .head = {2}, .class = JOB_CLASS_TRAIN, .bytes = 1};
+    members_self(h->members)->nstages = 2;
+    const struct job *job = submit(h);
+    say(h, job, 0, "job-failed",
+        json_pack("{s:s s:i s:s}", "cause", "too little", "lacks", 1 << 30, "at",
+                  "02000000000000000000000000000000"));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_string_equal(job->error,
+                        "node n1 lacks 1.0 GiB of memory, and jobs 3, 4 hold some of other nodes");
+    assert_int_equal(told(h, 1, "job-wanted"), 1);
+    job = submit_training(h);
+    assert_int_equal(job->state, JOB_QUEUED);
+}
+
+/* Each hears its own words, whoever else there is. */
+static void jobs_live_side_by_side(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *trains = submit_training(h), *first = job_in(h, JOB_RUNNING),
+                     *second = job_in(h, JOB_OPENING);
+    assert_int_equal(trains->state, JOB_PLANNING);
+    say_planned(h, trains);
+    assert_int_equal(coord_cancel(h->coord, second->id), 0);
+    all_say(h, second, "job-stopped");
+    assert_int_equal(second->state, JOB_CANCELLED);
+    assert_int_equal(first->state, JOB_RUNNING);
+    say(h, first, 0, "job-done", json_object());
+    all_say(h, first, "job-stopped");
+    assert_int_equal(first->state, JOB_DONE);
+    assert_int_equal(trains->state, JOB_OPENING);
+    for (size_t i = 0; i < MEMBER_STAGES; i++)
+        first = submit(h);
+    assert_int_equal(first->state, JOB_QUEUED);
+    assert_string_equal(first->error, "there are jobs before it");
+}
+
+static void a_job_waits_for_memory(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    hold_memory(h, 3);
+    const struct job *job = submit(h);
+    say_lacks(h, job);
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_string_equal(job->error, "node n0 lacks 1.0 GiB of memory, which job 3 holds");
+    const struct job *next = submit(h), *trains = submit_training(h);
+    assert_string_equal(next->error, "there are jobs before it");
+    assert_string_equal(trains->error, "there are jobs before it");
+    coord_changed(h->coord);
+    assert_int_equal(h->plans, 1); /* nothing has changed */
+    members_self(h->members)->memory_available += UINT64_C(1) << 30;
+    coord_changed(h->coord);
+    assert_int_equal(job->state, JOB_PLANNING);
+    say_lacks(h, job);
+    assert_int_equal(job->state, JOB_QUEUED);
+    hold_memory(h, 0);
+    coord_changed(h->coord);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(next->state, JOB_PLANNING);
+    assert_int_equal(trains->state, JOB_PLANNING);
+    say_lacks(h, job); /* nobody holds any */
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_string_equal(job->error, "node n0: too little");
 }
 
 static void every_wait_has_a_deadline(void **state)
@@ -327,6 +410,9 @@ int main(void)
         WITH_HEAD(a_rank_that_missed_the_stop_is_told_again),
         WITH_HEAD(a_collision_is_tried_again),
         WITH_HEAD(a_job_says_which_node_it_waits_for),
+        WITH_HEAD(jobs_live_side_by_side),
+        WITH_HEAD(a_job_waits_for_memory),
+        WITH_HEAD(a_job_waits_for_memory_of_other_nodes),
         WITH_HEAD(every_wait_has_a_deadline),
         WITH_HEAD(nobody_holds_up_the_end),
         WITH_HEAD(a_stage_that_ends_early_interrupts_the_job),

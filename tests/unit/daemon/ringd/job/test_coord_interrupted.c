@@ -321,7 +321,7 @@ static void a_paused_job_goes_on_when_it_is_continued(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *job = train(h, "stop", 60), *next = submit(h);
+    const struct job *job = train(h, "stop", 60), *next = submit_training(h);
     step(h, job, 1);
     assert_int_equal(coord_continue(h->coord, job->id), -EALREADY);
     assert_int_equal(coord_pause(h->coord, job->id), 0);
@@ -346,11 +346,9 @@ static void a_queued_job_is_paused_at_once(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *first = job_in(h, JOB_RUNNING);
-    const struct job *job = submit_spec(
-        h, JOB_TRAIN,
-        json_pack("{s:s s:s s:s s:i}", "model", "/m", "data", "/d", "adapter_out", "/out", "iters", 5));
+    const struct job *first = job_in(h, JOB_RUNNING), *trains = submit_training(h), *job = submit_training(h);
     assert_int_equal(coord_pause(h->coord, first->id), -EINVAL);
+    assert_int_equal(trains->state, JOB_PLANNING);
     assert_int_equal(coord_pause(h->coord, job->id), 0);
     assert_int_equal(job->state, JOB_PAUSED);
     assert_int_equal(coord_pause(h->coord, 99), -ENOENT);

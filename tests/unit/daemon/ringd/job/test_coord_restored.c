@@ -254,7 +254,8 @@ static void queued_jobs_keep_their_order(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *first = train(h, "shrink", 60), *second = submit(h), *third = submit(h);
+    const struct job *first = train(h, "shrink", 60), *second = submit_training(h),
+                     *third = submit_training(h);
     const uint64_t ids[] = {second->id, third->id};
     first = reopen(h, first);
     second = coord_find(h->coord, ids[0]);
@@ -270,11 +271,13 @@ static void a_queued_job_that_generates_outlives_a_loss(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *first = train(h, "shrink", 60), *job = submit(h);
-    const uint64_t id = job->id;
-    first = reopen(h, first);
-    job = coord_find(h->coord, id);
-    assert_int_equal(coord_cancel(h->coord, first->id), 0);
+    hold_memory(h, 3);
+    const struct job *job = submit(h);
+    say_lacks(h, job);
+    assert_int_equal(job->state, JOB_QUEUED);
+    job = reopen(h, job);
+    look(h);
+    assert_int_equal(job->state, JOB_PLANNING);
     say_planned(h, job);
     say_ready(h, job);
     all_say(h, job, "job-connected");

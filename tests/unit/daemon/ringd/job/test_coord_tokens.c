@@ -280,7 +280,7 @@ static void a_conversation_that_is_over_is_done(void **state)
     assert_int_equal(other->state, JOB_DONE);
 }
 
-static void a_conversation_gives_way_while_it_is_interrupted(void **state)
+static void an_interrupted_conversation_leaves_room_to_others(void **state)
 {
     struct head *h = *state;
     open_coord(h, 0, JOB_QUEUED);
@@ -291,8 +291,15 @@ static void a_conversation_gives_way_while_it_is_interrupted(void **state)
     assert_int_equal(job->state, JOB_INTERRUPTED);
     h->plan_nodes = 1;
     const struct job *next = submit(h);
-    assert_int_equal(job->state, JOB_DONE);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
     assert_int_equal(next->state, JOB_PLANNING);
+    hold_memory(h, 3);
+    say_lacks(h, next); /* of what it was planned with nobody held any */
+    assert_int_equal(next->state, JOB_FAILED);
+    next = submit(h);
+    say_lacks(h, next);
+    assert_int_equal(next->state, JOB_QUEUED);
+    assert_int_equal(job->state, JOB_DONE); /* it is not opened again for nothing */
 }
 
 /* One that is busy when it is lost goes on, and gives way when it has answered. */
@@ -303,7 +310,9 @@ static void a_conversation_that_answers_does_not_give_way(void **state)
     const struct job *job = chat(h, "shrink");
     prompt(h, job, 0);
     token(h, job, 5);
+    hold_memory(h, 3);
     const struct job *next = submit(h);
+    say_lacks(h, next);
     lose_stage(h, job, 1);
     run(h, job);
     answer(h, job);
@@ -312,7 +321,7 @@ static void a_conversation_that_answers_does_not_give_way(void **state)
     say(h, job, 0, "job-done", json_object());
     all_say(h, job, "job-stopped");
     assert_int_equal(job->state, JOB_DONE);
-    assert_int_equal(next->state, JOB_PLANNING);
+    assert_int_equal(next->state, JOB_QUEUED); /* job 3 has it still */
 }
 
 /* Lost while nobody speaks, with another job waiting already: it is not read again for nothing. */
@@ -326,12 +335,16 @@ static void a_lost_conversation_gives_way_at_once(void **state)
     lose_stage(h, job, 1);
     assert_true(job->is_idle);
     assert_int_equal(job->state, JOB_PLANNING);
+    hold_memory(h, 3);
     const struct job *next = submit(h);
+    say_lacks(h, next);
     run(h, job);
     assert_int_equal(told(h, 0, "job-turn"), 1);
     assert_null(json_object_get(turn_sent(h), "turn"));
     say(h, job, 0, "job-done", json_object());
     all_say(h, job, "job-stopped");
+    hold_memory(h, 0);
+    coord_changed(h->coord);
     assert_int_equal(next->state, JOB_PLANNING);
 }
 
@@ -348,7 +361,7 @@ int main(void)
         WITH_HEAD(a_conversation_outlives_many_losses_between_answers),
         WITH_HEAD(a_turn_is_read_once),
         WITH_HEAD(a_conversation_that_is_over_is_done),
-        WITH_HEAD(a_conversation_gives_way_while_it_is_interrupted),
+        WITH_HEAD(an_interrupted_conversation_leaves_room_to_others),
         WITH_HEAD(a_conversation_that_answers_does_not_give_way),
         WITH_HEAD(a_lost_conversation_gives_way_at_once),
     };

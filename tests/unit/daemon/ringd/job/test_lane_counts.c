@@ -24,7 +24,10 @@ static void carry(struct progress *p, uint64_t path, uint64_t tx, uint64_t rx)
 static json_int_t sum_of(const struct lane_counts *c, const struct progress *p, const char *port,
                          const char *key)
 {
-    json_t *list = lane_counts_encode(c, p), *one;
+    struct lane_counts *all = lane_counts_new();
+    lane_counts_add(all, c, p);
+    json_t *list = lane_counts_encode(all), *one;
+    lane_counts_free(all);
     json_int_t sum = 0;
     size_t i;
     json_array_foreach (list, i, one) {

@@ -294,7 +294,7 @@ static void a_busy_group_is_removed_later(void **state)
     t->stops_at = "ready";
     begin(t, 0, "say '{\"ev\":\"ready\"}'; " FOREVER);
     run(t);
-    snprintf(group, sizeof group, "%s/job-7", t->folder);
+    snprintf(group, sizeof group, "%s/job-7-%d", t->folder, (int)spawn_pid(t->stage));
     snprintf(file, sizeof file, "%s/cgroup.kill", group);
     assert_int_equal(spawn_confine(t->stage, 7), -ENOENT); /* a folder without the kernel's files */
     assert_non_null(spawn_group(t->stage));

@@ -89,7 +89,7 @@ static void plan(struct test *t, const char *lines)
 {
     stage_script_write(t->script, lines);
     const struct origin origin = {.head = {1}, .job = JOB};
-    worker_plan(t->worker, JOB, 0, &origin, "train", json_object(), json_array(), NULL);
+    worker_plan(t->worker, JOB, 0, &origin, JOB_TRAIN, json_object(), json_array(), NULL);
     assert_false(worker_is_idle(t->worker));
     event_base_dispatch(t->alone.base);
 }
@@ -140,11 +140,11 @@ static void another_job_leaves_copies_alone(void **state)
     plan(t, "kill -SEGV $$");
     assert_int_equal(t->worker->held.n, 1);
     stage_script_write(t->script, "say '{\"ev\":\"done\"}'");
-    worker_plan(t->worker, JOB + 1, 0, &other, "generate", json_object(), json_array(), NULL);
+    worker_plan(t->worker, JOB + 1, 0, &other, JOB_GENERATE, json_object(), json_array(), NULL);
     event_base_dispatch(t->alone.base);
     assert_int_equal(t->worker->held.n, 1);
     stage_script_write(t->script, "say '{\"ev\":\"hears\"}'; exec sleep 1000");
-    worker_plan(t->worker, JOB + 1, 1, &other, "generate", json_object(), json_array(), NULL);
+    worker_plan(t->worker, JOB + 1, 1, &other, JOB_GENERATE, json_object(), json_array(), NULL);
     json_t *body = json_pack("{s:i s:i}", "job", JOB + 1, "attempt", 1);
     assert_true(worker_is_head(t->worker, head, body));
     worker_take_stop(t->worker, body);
@@ -193,22 +193,21 @@ static void a_stage_that_ignores_the_stop_is_killed(void **state)
 static void the_lease_does_not_hang_with_the_stage(void **state)
 {
     struct test *t = *state;
-    struct worker_totals totals;
+    struct worker_totals totals = {0};
     plan(t, "say '{\"ev\":\"hello\",\"pid\":\"'$$'\"}'; exec sleep 1000");
     const pid_t tracer = trace_begin(t->pid);
     stop(t);
     is_free(t, 1);
     assert_int_equal(kill(t->pid, 0), 0);
-    worker_totals(t->worker, &totals);
-    assert_false(totals.running);
-    assert_true(totals.memory_bytes > 0); /* taken all the same */
-    plan(t, "exit 0");                    /* the next job has its stage */
+    worker_add_totals(t->worker, &totals);
+    assert_int_equal(totals.running, 0);
+    assert_true(spawner_lingering(t->alone.spawner) > 0); /* taken all the same */
+    plan(t, "exit 0");                                    /* the next job has its stage */
     is_free(t, 2);
     trace_end(tracer);
     while (kill(t->pid, 0) == 0)
         event_base_loop(t->alone.base, EVLOOP_ONCE);
-    worker_totals(t->worker, &totals);
-    assert_int_equal(totals.memory_bytes, 0);
+    assert_int_equal(spawner_lingering(t->alone.spawner), 0);
 }
 
 int main(void)

@@ -76,7 +76,7 @@ static void begin(struct test *t, uint64_t job, int attempt)
 {
     const struct job_plan plan = small_plan(JOB_TRAIN, 1);
     const struct origin origin = {.head = {1}, .job = job};
-    worker_plan(t->worker, job, (uint32_t)attempt, &origin, "train", json_object(), json_array(), NULL);
+    worker_plan(t->worker, job, (uint32_t)attempt, &origin, JOB_TRAIN, json_object(), json_array(), NULL);
     is_told("plan");
     json_t *body =
         json_pack("{s:I, s:i, s:i, s:o, s:[s]}", "job", (json_int_t)job, "attempt", attempt, "rank", 0,
@@ -172,7 +172,7 @@ static void it_ends_with_its_job(void **state)
     json_t *body = json_pack("{s:i, s:i, s:i}", "job", JOB, "attempt", 0, "rank", 0);
     run(t, JOB, 0);
     rests(t);
-    worker_say_stopped(t->worker, self, body);
+    worker_stop_again(t->worker, body);
     assert_null(the_stage.ops);
     json_decref(body);
 }

@@ -15,10 +15,10 @@
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/cluster/record.h"
-#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/deputy/ballots.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/relay.h"
@@ -40,6 +40,7 @@ struct alone {
     struct spawner *spawner;
     struct ballots *ballots;
     int threads;
+    uint64_t free_memory;    /* beside all stages, as workers hear */
     unsigned begun, changed; /* how often the worker said so */
     void (*told)(struct alone *a, const char *kind, const json_t *body);
 };
@@ -117,7 +118,8 @@ static inline bool alone_open(struct alone *a, struct err *err)
                                          .changed = alone_nothing,
                                          .changed_soon = alone_nothing,
                                          .message = alone_message};
-    *a = (struct alone){.base = event_base_new(), .opts = opts_new(conf_table), .threads = 1};
+    *a = (struct alone){
+        .base = event_base_new(), .opts = opts_new(conf_table), .threads = 1, .free_memory = 1 << 30};
     a->keys = own_keys(&a->keeper, (const uint8_t[AUTH_SEED]){1});
     if (!a->keys || !a->base || opts_set(a->opts, "listen", "127.0.0.1:0", err) ||
         cluster_open(&a->cluster, "/nonexistent", a->keys, err) || mailbox_new(&a->mailbox, a->base))
@@ -155,21 +157,38 @@ static inline bool alone_open(struct alone *a, struct err *err)
     return true;
 }
 
+static inline struct worker_setup alone_setup(struct alone *a)
+{
+    return (struct worker_setup){.base = a->base,
+                                 .cluster = a->cluster,
+                                 .opts = a->opts,
+                                 .threads = &a->threads,
+                                 .spawner = a->spawner,
+                                 .members = a->members,
+                                 .peers = a->peers,
+                                 .relay = a->relay,
+                                 .cost_query = a->cost_query,
+                                 .ballots = a->ballots,
+                                 .owner = a,
+                                 .stage_begins = alone_stage_begins,
+                                 .changed = alone_changed};
+}
+
 static inline struct worker *alone_worker(struct alone *a)
 {
-    return worker_new(&(struct worker_setup){.base = a->base,
-                                             .cluster = a->cluster,
-                                             .opts = a->opts,
-                                             .threads = &a->threads,
-                                             .spawner = a->spawner,
-                                             .members = a->members,
-                                             .peers = a->peers,
-                                             .relay = a->relay,
-                                             .cost_query = a->cost_query,
-                                             .ballots = a->ballots,
-                                             .owner = a,
-                                             .stage_begins = alone_stage_begins,
-                                             .changed = alone_changed});
+    const struct worker_setup setup = alone_setup(a);
+    return worker_new(&setup);
+}
+
+static inline uint64_t alone_free_memory(void *owner)
+{
+    const struct alone *a = owner;
+    return a->free_memory;
+}
+
+static inline struct workers *alone_workers(struct alone *a)
+{
+    return workers_new(&(struct workers_setup){.each = alone_setup(a), .free_memory = alone_free_memory});
 }
 
 /* After the worker. */

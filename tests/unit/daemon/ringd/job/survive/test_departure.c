@@ -90,7 +90,8 @@ static void who_is_in_the_plan_or_busy_is_no_news(void **state)
     struct member news = make(2, 1, 10);
     link_to(&news, 1);
     link_to(&news, 0);
-    news.job = 4;
+    news.nstages = 1;
+    news.stages[0] = (struct member_stage){.job = 4, .class = JOB_CLASS_TRAIN};
     assert_int_equal(learn(m, &news, 10), 1);
     assert_false(is_worth(&job, m, why, sizeof why));
     members_free(m);

@@ -13,14 +13,14 @@ struct cost_server;
 struct event_base;
 struct peers;
 struct spawner;
-struct worker;
+struct workers;
 
 struct cost_server_setup { /* all borrowed */
     struct event_base *base;
     const int *threads; /* may change */
     struct spawner *spawner;
     struct peers *peers;
-    const struct worker *worker;
+    const struct workers *workers;
 };
 
 struct cost_server *cost_server_new(const struct cost_server_setup *setup);

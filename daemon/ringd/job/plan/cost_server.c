@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the questions that wait and the stage process that answers one. Loop thread. */
-#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan/cost_server.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/timer.h"
 #include "daemon/common/xalloc.h"
 
@@ -103,7 +103,7 @@ static void start_next(void *owner)
         return;
     TAILQ_REMOVE(&g->waiting, g->current, next);
     g->n--;
-    g->is_timing = worker_is_idle(n->worker);
+    g->is_timing = workers_are_idle(n->workers);
     if (spawn_start(&g->stage, n->spawner, WITHIN_S * UINT64_C(1000000), &ops, g, &err))
         give_up(g, err.text);
     else if (spawn_send(g->stage,

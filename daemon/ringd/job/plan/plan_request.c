@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the questions under way, each with its stage process. Called by the API; loop thread. */
-#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/plan/plan_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/loan.h"
-#include "daemon/ringd/job/placed_plan.h"
+#include "daemon/ringd/job/plan/placed_plan.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/cost_query.h"
-#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/job/plan/cost_query.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "net/clock.h"
 
@@ -114,7 +114,7 @@ static void start(struct question *q)
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
     const struct plan_request_setup *n = &q->plan_request->setup;
     struct err err;
-    q->is_timing = worker_is_idle(n->worker);
+    q->is_timing = workers_are_idle(n->workers);
     json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
     const struct instant now = clock_now();
     const uint64_t within_us = q->due.us > now.us ? q->due.us - now.us : 1;

@@ -16,7 +16,7 @@ struct cost_query;
 struct loan;
 struct plan_requests;
 struct spawner;
-struct worker;
+struct workers;
 
 enum plan_refusal { PLAN_REFUSED, PLAN_BUSY, PLAN_STOPPING };
 
@@ -24,7 +24,7 @@ struct plan_request_setup { /* the pointers are borrowed */
     struct spawner *spawner;
     struct coord *coord;
     struct cost_query *cost_query;
-    const struct worker *worker;
+    const struct workers *workers;
     void *owner;
     void (*begins)(void *owner); /* a plan is about to be made, of what this node's record says */
     /* Exactly one of these ends a question, and takes the call. */
