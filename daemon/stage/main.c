@@ -29,7 +29,8 @@
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
  *   "seed"}} may come; without "turn" it is the end. Of a job that serves, {"do":"ask","ask"} and
  *   {"do":"cancel","id","choice"} come at any time (serve/serve_ask.h), and {"ev":"serving"},
- *   "ask-begun", "tokens", "ended", "refused", "embedded", "tokenized", "detokenized" and "load" go back
+ *   "ask-begun", "tokens", "ended", "refused", "embedded", "tokenized", "detokenized" and "load" go
+ *   back
  *   {"do":"rest"}                           at any time after "open": let go of this attempt at the
  *   job. At {"ev":"resting"} no data connection, key, copy or slab is left; what was read and
  *   mapped stays for the next "plan" or "open", of the same job

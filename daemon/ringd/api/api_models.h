@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * GET /v1/model-paths: the models this node knows of, so that nobody has to type their paths. Called by
- * api.c, on the loop thread. */
+ * GET /v1/model-paths: the models this node knows of, so that nobody has to type their paths.
+ * Called by api.c, on the loop thread. */
 #ifndef DAEMON_API_MODELS_H
 #define DAEMON_API_MODELS_H
 

@@ -21,7 +21,7 @@ static const char jobs_path[] = "/v1/jobs/";
 /* --- which job -------------------------------------------------------------------------------- */
 
 /* A model, by the job that serves it: of this node, or a row of another. */
-struct found {
+struct found_model {
     const struct job *job; /* borrowed; NULL: the head is another node */
     uint64_t id;
     char node[64]; /* the name of that node */
@@ -52,17 +52,17 @@ static bool fits(const char *wanted, const char *name)
 }
 
 /* How many there are of that name, NULL: of any; the first is `ret`. This node's come first. */
-static size_t find_model(struct api *api, const char *name, struct found *ret)
+static size_t find_model(struct api *api, const char *name, struct found_model *ret)
 {
     size_t n = 0, i;
     json_t *rows = rows_elsewhere(api), *row;
     for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         if (is_serving(job) && fits(name, job_served_name(&job->asked)) && !n++)
-            *ret = (struct found){.job = job, .id = job->id};
+            *ret = (struct found_model){.job = job, .id = job->id};
     json_array_foreach (rows, i, row) {
         if (!fits(name, json_string_value(json_object_get(row, "serves"))) || n++)
             continue;
-        *ret = (struct found){.id = (uint64_t)json_integer_value(json_object_get(row, "id"))};
+        *ret = (struct found_model){.id = (uint64_t)json_integer_value(json_object_get(row, "id"))};
         snprintf(ret->node, sizeof ret->node, "%s", json_string_value(json_object_get(row, "node")));
     }
     json_decref(rows);
@@ -185,12 +185,12 @@ static int refuse_name(struct refusal *refusal, const char *name)
                              "\"model\" is missing: GET /v1/models lists what is served");
 }
 
-static int choose_job(struct api *api, const json_t *body, uint64_t id, struct found *ret,
+static int choose_job(struct api *api, const json_t *body, uint64_t id, struct found_model *ret,
                       struct refusal *refusal)
 {
     const json_t *name = json_object_get(body, "model");
     const struct job *job = id ? coord_find(api->setup.coord, id) : NULL;
-    *ret = (struct found){.job = job, .id = id};
+    *ret = (struct found_model){.job = job, .id = id};
     if (id)
         return job && is_serving(job)
                    ? 0
@@ -200,7 +200,7 @@ static int choose_job(struct api *api, const json_t *body, uint64_t id, struct f
     return n == 1 || (n && name) ? 0 : refuse_name(refusal, json_string_value(name));
 }
 
-static void pass_on(struct api *api, struct http_call *call, const struct found *to,
+static void pass_on(struct api *api, struct http_call *call, const struct found_model *to,
                     const struct served_route *route)
 {
     char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, route->path);
@@ -218,7 +218,7 @@ void api_post_served(struct api *api, struct http_call *call)
     json_t *body = json_loadb(text ? text : "", text ? n : 0, JSON_ALLOW_NUL, &je);
     struct refusal refusal;
     struct served served;
-    struct found found;
+    struct found_model found;
     int r = body ? 0
                  : refusal_set(&refusal, REFUSAL_INVALID, NULL,
                                "the body is no JSON (line %d, column %d): %s", je.line, je.column, je.text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The routes that clients of OpenAI's and Anthropic's APIs know. Whichever node they ask: a model is
- * served by a job, and the request is passed on to that job's head. There, /v1/jobs/{id}/… are the
- * same routes for that one job. */
+ * The routes that clients of OpenAI's and Anthropic's APIs know. Whichever node they ask: a model
+ * is served by a job, and the request is passed on to that job's head. There, /v1/jobs/{id}/… are
+ * the same routes for that one job. */
 #ifndef DAEMON_API_OPENAI_H
 #define DAEMON_API_OPENAI_H
 

@@ -21,8 +21,8 @@ struct http_inside {
     void (*reply)(void *owner, int status, const char *content_type, const char *body, size_t n);
     /* The handler wants to answer with the event log's events of this job after that one. */
     void (*stream)(void *owner, uint64_t job, uint64_t after);
-    /* The handler answers with a stream that it feeds (http_feed.h). The callee holds the feed until
-     * http_inside_leave. */
+    /* The handler answers with a stream that it feeds (http_feed.h). The callee holds the feed
+     * until http_inside_leave. */
     void (*feed)(void *owner, struct http_feed *f);
     void (*fed)(void *owner); /* that stream has more text, or has come to its end */
     struct mailbox *mailbox;  /* borrowed: for words to the feed's other owner */

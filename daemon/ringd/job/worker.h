@@ -79,8 +79,8 @@ void worker_stop_again(struct worker *w, const json_t *body);
 void worker_take_head_answer(struct worker *w, const uint8_t from[16], const json_t *body);
 void worker_lanes_changed(struct worker *w); /* which end dials over a cable */
 
-/* To the stage of a job that serves, of which this node is the head and rank 0. Takes the reference.
- * −ENOTCONN: it does not run now. */
+/* To the stage of a job that serves, of which this node is the head and rank 0. Takes the
+ * reference. −ENOTCONN: it does not run now. */
 int worker_ask(struct worker *w, json_t *message);
 
 /* Data connections that reach our listener. */

@@ -6,10 +6,11 @@
  * ("chat.completion" and "chat.completion.chunk" in its reference), OpenAI's completions
  * ("text_completion"), Anthropic's messages ("Streaming messages" in its reference).
  *
- * The order of calls: reply_new, reply_prompt, reply_start, for each choice reply_token until it returns false or
- * the model has ended, then reply_end; when all choices have ended reply_finish. reply_fail may
- * take the place of everything after reply_start. Choices may be interleaved; Anthropic's API has
- * one. What is to be sent is added to `out`, which may stay empty. Pure: one thread at a time. */
+ * The order of calls: reply_new, reply_prompt, reply_start, for each choice reply_token until it
+ * returns false or the model has ended, then reply_end; when all choices have ended reply_finish.
+ * reply_fail may take the place of everything after reply_start. Choices may be interleaved;
+ * Anthropic's API has one. What is to be sent is added to `out`, which may stay empty. Pure: one
+ * thread at a time. */
 #ifndef DAEMON_OPENAI_REPLY_H
 #define DAEMON_OPENAI_REPLY_H
 

@@ -47,7 +47,7 @@ struct reply {
     size_t nchoices;
     size_t tokens, reasoning_tokens;
     size_t prompt_tokens, cached_tokens; /* of all prompts so far */
-    size_t held; /* bytes that wait for the end, roughly */
+    size_t held;                         /* bytes that wait for the end, roughly */
 };
 
 /* A call's id: "call_" or "toolu_", that of the answer, and two numbers. */

@@ -2,10 +2,10 @@
  *
  * Owns a completion from its request to its last byte: the asks at the desk, one for each prompt,
  * and the reply that their tokens become. */
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/http/http.h"
@@ -16,7 +16,7 @@
 
 enum {
     STREAM_MOST = 4 << 20, /* bytes that a client has not taken: it is too slow, and is let go */
-    ID_BYTES = 12,
+    ID_ROOM = 17,
 };
 #define SEED_MOST (UINT64_C(1) << 53) /* what JSON's numbers hold exactly */
 
@@ -25,7 +25,7 @@ struct completion;
 struct prompt_ask {
     struct completion *of; /* borrowed: owner */
     size_t at;             /* its prompt */
-    struct ask *ask;       /* owned */
+    struct model_ask *ask; /* owned */
 };
 
 struct completion {
@@ -97,12 +97,19 @@ static void on_feed(void *owner)
         completion_free(c);
 }
 
+/* Of an id, which no other answer may have, and of a seed that nobody gave. */
+static uint64_t drawn(void)
+{
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        number = (uint64_t)time(NULL) << 20;
+    return number;
+}
+
 static void begin(struct completion *c, const struct ask_begun *begun)
 {
-    unsigned char bytes[ID_BYTES];
-    char id[2 * ID_BYTES + 1];
-    randombytes_buf(bytes, sizeof bytes);
-    sodium_bin2hex(id, sizeof id, bytes, sizeof bytes);
+    char id[ID_ROOM];
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)drawn());
     c->reply = reply_new(
         &(struct reply_setup){.request = &c->request,
                               .format = c->format,
@@ -164,7 +171,7 @@ static void on_ended(void *owner, size_t choice, bool is_cut)
 static json_t *choice_fields(const struct completion_request *q, size_t prompt)
 {
     const struct sampling *s = &q->sampling;
-    const uint64_t seed = (s->has_seed ? s->seed : ((uint64_t)randombytes_random() << 20)) + prompt * q->n;
+    const uint64_t seed = (s->has_seed ? s->seed : drawn() % SEED_MOST) + prompt * q->n;
     json_t *json = json_pack(
         "{s:s s:I s:I s:f s:f s:f s:I s:f s:f s:f s:I s:I s:b s:I}", "kind", "text", "n", (json_int_t)q->n,
         "max_tokens", (json_int_t)q->max_tokens, "temperature", s->temperature, "top_p", s->top_p, "min_p",

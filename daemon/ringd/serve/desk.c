@@ -24,8 +24,8 @@ struct ask_choice {
     bool is_over;
 };
 
-struct ask {
-    LIST_ENTRY(ask) next;
+struct model_ask {
+    LIST_ENTRY(model_ask) next;
     struct desk *d; /* borrowed: owner */
     uint64_t id, job;
     json_t *request;            /* owned */
@@ -38,39 +38,39 @@ struct ask {
     size_t bytes;           /* in the ledger */
 };
 
-struct model {
-    LIST_ENTRY(model) next;
+struct desk_entry {
+    LIST_ENTRY(desk_entry) next;
     struct desk_model it;
 };
 
 struct desk {
     struct desk_setup setup;
-    LIST_HEAD(, ask) asks;
-    LIST_HEAD(, model) models; /* at most one for each job of this node that serves */
+    LIST_HEAD(, model_ask) asks;
+    LIST_HEAD(, desk_entry) models; /* at most one for each job of this node that serves */
     struct ledger_queue bytes;
     uint64_t last_id;
 };
 
 /* --- the end of a request --------------------------------------------------------------------- */
 
-static void say(struct ask *a, json_t *message)
+static void say(struct model_ask *a, json_t *message)
 {
     (void)a->d->setup.say(a->d->setup.owner, a->job, message); /* not now: it is asked again */
 }
 
-static void finish(struct ask *a)
+static void finish(struct model_ask *a)
 {
     a->is_over = true;
     timer_stop(a->patience);
 }
 
-static void fail(struct ask *a, const struct refusal *refusal)
+static void fail(struct model_ask *a, const struct refusal *refusal)
 {
     finish(a);
     a->ops->failed(a->owner, refusal);
 }
 
-void ask_drop(struct ask *a)
+void ask_drop(struct model_ask *a)
 {
     if (!a)
         return;
@@ -86,14 +86,14 @@ void ask_drop(struct ask *a)
     free(a);
 }
 
-static void wait_on(struct ask *a)
+static void wait_on(struct model_ask *a)
 {
     timer_set_ms(a->patience, a->d->setup.patience_ms ? a->d->setup.patience_ms : PATIENCE_MS);
 }
 
 static void on_patience(void *owner)
 {
-    struct ask *a = owner;
+    struct model_ask *a = owner;
     struct refusal refusal;
     say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
     refusal_set(
@@ -107,7 +107,7 @@ static void on_patience(void *owner)
 /* --- asking ----------------------------------------------------------------------------------- */
 
 /* As it is now: with the tokens that its answers have so far. */
-static void ask_stage(struct ask *a)
+static void ask_stage(struct model_ask *a)
 {
     json_t *request = json_copy(a->request), *so_far = json_array();
     size_t have = 0;
@@ -126,25 +126,25 @@ static void ask_stage(struct ask *a)
                 json_pack("{s:s s:I s:I}", "do", "cancel", "id", (json_int_t)a->id, "choice", (json_int_t)i));
 }
 
-int desk_ask(struct desk *d, struct ask **ret, uint64_t job, json_t *request, size_t choices,
+int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *request, size_t choices,
              const struct ask_ops *ops, void *owner, struct refusal *refusal)
 {
-    const size_t bytes = sizeof(struct ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
+    const size_t bytes = sizeof(struct model_ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
     if (!ledger_take(&d->bytes, bytes)) {
         json_decref(request);
         return refusal_set(refusal, REFUSAL_BUSY, NULL,
                            "requests that wait fill all the memory for them: ask again in a moment");
     }
-    struct ask *a = xcalloc(1, sizeof *a);
-    *a = (struct ask){.d = d,
-                      .id = ++d->last_id,
-                      .job = job,
-                      .request = request,
-                      .choices = xcalloc(choices, sizeof *a->choices),
-                      .nchoices = choices,
-                      .ops = ops,
-                      .owner = owner,
-                      .bytes = bytes};
+    struct model_ask *a = xcalloc(1, sizeof *a);
+    *a = (struct model_ask){.d = d,
+                            .id = ++d->last_id,
+                            .job = job,
+                            .request = request,
+                            .choices = xcalloc(choices, sizeof *a->choices),
+                            .nchoices = choices,
+                            .ops = ops,
+                            .owner = owner,
+                            .bytes = bytes};
     for (size_t i = 0; i < choices; i++)
         a->choices[i].ids = json_array();
     a->patience = timer_new(d->setup.base, on_patience, a);
@@ -157,17 +157,17 @@ int desk_ask(struct desk *d, struct ask **ret, uint64_t job, json_t *request, si
 
 /* --- what a stage says ------------------------------------------------------------------------ */
 
-static struct ask *find(struct desk *d, uint64_t job, const json_t *event)
+static struct model_ask *find(struct desk *d, uint64_t job, const json_t *event)
 {
     const json_t *id = json_object_get(event, "id");
-    struct ask *a;
+    struct model_ask *a;
     LIST_FOREACH (a, &d->asks, next)
         if (a->job == job && !a->is_over && json_is_integer(id) && a->id == (uint64_t)json_integer_value(id))
             return a;
     return NULL;
 }
 
-static struct ask_choice *choice_of(const struct ask *a, const json_t *event, size_t *ret_at)
+static struct ask_choice *choice_of(const struct model_ask *a, const json_t *event, size_t *ret_at)
 {
     const json_int_t at = json_integer_value(json_object_get(event, "choice"));
     if (!a || at < 0 || (size_t)at >= a->nchoices || a->choices[at].is_over)
@@ -176,7 +176,7 @@ static struct ask_choice *choice_of(const struct ask *a, const json_t *event, si
     return &a->choices[at];
 }
 
-static void close_choice(struct ask *a, struct ask_choice *c)
+static void close_choice(struct model_ask *a, struct ask_choice *c)
 {
     c->is_over = true;
     if (++a->nover == a->nchoices)
@@ -192,8 +192,8 @@ static size_t size_of(const json_t *event, const char *key)
 static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
 {
     const json_t *text = json_object_get(event, "template");
-    struct model *m;
-    struct ask *a;
+    struct desk_entry *m;
+    struct model_ask *a;
     LIST_FOREACH (m, &d->models, next)
         if (m->it.job == job)
             break;
@@ -214,7 +214,7 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
 
 static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 {
-    struct model *m;
+    struct desk_entry *m;
     LIST_FOREACH (m, &d->models, next)
         if (m->it.job == job) {
             json_decref(m->it.load);
@@ -224,7 +224,7 @@ static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 
 static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
 {
-    struct ask *a = find(d, job, event);
+    struct model_ask *a = find(d, job, event);
     const json_t *tail = json_object_get(event, "tail");
     if (!a)
         return;
@@ -260,7 +260,7 @@ static bool read_likely(struct likely_text *ret, char room[BYTES_MAX], const jso
 }
 
 /* Kept, so that the answer can go on after a loss. */
-static bool keep_id(struct ask *a, struct ask_choice *c, const json_t *token)
+static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *token)
 {
     const json_t *id = json_object_get(token, "token");
     const size_t more = 3 * sizeof(json_int_t); /* of a number, roughly */
@@ -277,7 +277,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
     const json_t *top = json_object_get(token, "top");
     struct refusal refusal;
     size_t at, n = 0;
-    struct ask *a = find(d, job, token);
+    struct model_ask *a = find(d, job, token);
     struct ask_choice *c = choice_of(a, token, &at);
     if (!c || !a->is_begun || !read_likely(&likely[0], rooms[0], token) ||
         size_of(token, "n") != json_array_size(c->ids) + 1)
@@ -322,7 +322,7 @@ static void hear_refused(struct desk *d, uint64_t job, const json_t *event)
                  {"too_long", REFUSAL_TOO_LONG},
                  {"no_model", REFUSAL_NO_MODEL},
                  {"busy", REFUSAL_BUSY}};
-    struct ask *a = find(d, job, event);
+    struct model_ask *a = find(d, job, event);
     const char *name = json_string_value(json_object_get(event, "kind")),
                *text = json_string_value(json_object_get(event, "error"));
     enum refusal_kind kind = REFUSAL_INTERNAL;
@@ -336,7 +336,7 @@ static void hear_refused(struct desk *d, uint64_t job, const json_t *event)
 
 static void hear_ended(struct desk *d, uint64_t job, const json_t *event)
 {
-    struct ask *a = find(d, job, event);
+    struct model_ask *a = find(d, job, event);
     const char *why = json_string_value(json_object_get(event, "why"));
     size_t at;
     struct ask_choice *c = choice_of(a, event, &at);
@@ -352,7 +352,7 @@ static void hear_ended(struct desk *d, uint64_t job, const json_t *event)
 
 static void hear_answer(struct desk *d, uint64_t job, const json_t *event)
 {
-    struct ask *a = find(d, job, event);
+    struct model_ask *a = find(d, job, event);
     if (!a || !a->ops->answered)
         return;
     finish(a);
@@ -387,14 +387,14 @@ void desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *eve
 
 const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
-    const struct model *m;
+    const struct desk_entry *m;
     LIST_FOREACH (m, &d->models, next)
         if (m->it.job == job)
             return &m->it;
     return NULL;
 }
 
-static void forget_model(struct model *m)
+static void forget_model(struct desk_entry *m)
 {
     LIST_REMOVE(m, next);
     json_decref(m->it.load);
@@ -404,7 +404,7 @@ static void forget_model(struct model *m)
 /* One after the other from the beginning, for each may drop others. job 0: of all. */
 static void fail_all(struct desk *d, uint64_t job, const struct refusal *refusal)
 {
-    for (struct ask *a = LIST_FIRST(&d->asks); a;) {
+    for (struct model_ask *a = LIST_FIRST(&d->asks); a;) {
         const bool is_meant = !a->is_over && (!job || a->job == job);
         if (is_meant)
             fail(a, refusal);
@@ -415,7 +415,7 @@ static void fail_all(struct desk *d, uint64_t job, const struct refusal *refusal
 void desk_ended(struct desk *d, uint64_t job, const char *why)
 {
     struct refusal refusal;
-    struct model *m;
+    struct desk_entry *m;
     LIST_FOREACH (m, &d->models, next)
         if (m->it.job == job) {
             forget_model(m);

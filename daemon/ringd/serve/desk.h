@@ -16,7 +16,7 @@
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
 
-struct ask; /* one request */
+struct model_ask; /* one request */
 struct desk;
 struct event_base;
 struct ledger;
@@ -74,9 +74,9 @@ struct ask_ops {
 /* `request`: as {"do":"ask"} of a stage has it (daemon/stage/serve), without its "id". Takes the
  * reference. `choices`: how many answers it has. ops and owner are borrowed. −EINVAL and the
  * refusal: there is no room. The request lives until ask_drop. */
-int desk_ask(struct desk *d, struct ask **ret, uint64_t job, json_t *request, size_t choices,
+int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *request, size_t choices,
              const struct ask_ops *ops, void *owner, struct refusal *refusal);
 /* NULL is accepted. What has not ended is cancelled. */
-void ask_drop(struct ask *a);
+void ask_drop(struct model_ask *a);
 
 #endif

@@ -12,7 +12,7 @@ struct embedding;
 struct input_ask {
     struct embedding *of; /* borrowed: owner */
     size_t at;
-    struct ask *ask; /* owned */
+    struct model_ask *ask; /* owned */
 };
 
 struct embedding {

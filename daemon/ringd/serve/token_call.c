@@ -11,7 +11,7 @@
 
 struct token_call {
     struct http_call *call;
-    struct ask *ask; /* owned */
+    struct model_ask *ask; /* owned */
     bool is_anthropic;
     size_t max_context;
     json_t *(*answer)(const struct token_call *t, const json_t *event);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests for a model that is served, and words that one is cancelled: put there by the thread that
- * listens to the daemon, taken by the one that computes. The daemon bounds their bytes (the queue
- * "asks"). */
+ * Requests for a model that is served, and words that one is cancelled: put there by the thread
+ * that listens to the daemon, taken by the one that computes. The daemon bounds their bytes (the
+ * queue "asks"). */
 #ifndef DAEMON_ASK_INBOX_H
 #define DAEMON_ASK_INBOX_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the blocks' records. Blocks without a sequence are in a ring, from the one that was let go of
- * longest ago; known blocks are in lists by hash as well. */
+ * Owns the blocks' records. Blocks without a sequence are in a ring, from the one that was let go
+ * of longest ago; known blocks are in lists by hash as well. */
 #include "daemon/stage/serve/kv_pool.h"
 
 #include <errno.h>

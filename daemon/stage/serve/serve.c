@@ -10,7 +10,7 @@
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static int answer_at_once(struct serve *s, const struct serve_ask *ask, struct err *err)
+static int answer_at_once(struct server_run *s, const struct serve_ask *ask, struct err *err)
 {
     const bool is_text = ask->kind == ASK_DETOKENIZE;
     json_t *answer =
@@ -21,7 +21,7 @@ static int answer_at_once(struct serve *s, const struct serve_ask *ask, struct e
 }
 
 /* A request that cannot be answered is refused; the others go on. */
-static void take_ask(struct serve *s, const json_t *json)
+static void take_ask(struct server_run *s, const json_t *json)
 {
     struct serve_ask *ask = NULL;
     struct err err = {""};
@@ -35,7 +35,7 @@ static void take_ask(struct serve *s, const json_t *json)
         serve_ask_free(ask);
 }
 
-static void take_cancel(struct serve *s, const json_t *message)
+static void take_cancel(struct server_run *s, const json_t *message)
 {
     const json_t *choice = json_object_get(message, "choice");
     const uint64_t id = (uint64_t)json_integer_value(json_object_get(message, "id"));
@@ -47,7 +47,7 @@ static void take_cancel(struct serve *s, const json_t *message)
 }
 
 /* False: the daemon wants no more. */
-static bool take_messages(struct serve *s)
+static bool take_messages(struct server_run *s)
 {
     json_t *message;
     bool is_over = false;
@@ -65,7 +65,7 @@ static bool take_messages(struct serve *s)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static bool is_end(const struct serve *s, const struct seq *q, uint32_t id)
+static bool is_end(const struct server_run *s, const struct seq *q, uint32_t id)
 {
     const struct config *c = &s->head->config;
     for (size_t i = 0; i < c->neos; i++)
@@ -74,7 +74,7 @@ static bool is_end(const struct serve *s, const struct seq *q, uint32_t id)
     return q->ask->has_end && q->ask->end == id;
 }
 
-static int take_token(struct serve *s, json_t *list, const struct flight *f, size_t i,
+static int take_token(struct server_run *s, json_t *list, const struct flight *f, size_t i,
                       const struct rows_answer *a, struct err *err)
 {
     const struct likely *likely;
@@ -98,7 +98,7 @@ static int take_token(struct serve *s, json_t *list, const struct flight *f, siz
 }
 
 /* In the order of the text, so that its pieces make no difference. */
-static void take_hidden(struct serve *s, const struct flight *f, const struct rows_answer *a)
+static void take_hidden(struct server_run *s, const struct flight *f, const struct rows_answer *a)
 {
     const float *rows = rows_answer_hidden(a, &f->batch);
     struct seq *q = f->hidden;
@@ -112,7 +112,7 @@ static void take_hidden(struct serve *s, const struct flight *f, const struct ro
         q->ending = "stop";
 }
 
-static void land(struct serve *s, const struct flight *f)
+static void land(struct server_run *s, const struct flight *f)
 {
     for (size_t i = 0; i < f->batch.npieces; i++) {
         struct seq *q = f->of_piece[i];
@@ -127,7 +127,7 @@ static void land(struct serve *s, const struct flight *f)
     }
 }
 
-static int take_answer(struct serve *s, struct rows_answer *a, struct err *err)
+static int take_answer(struct server_run *s, struct rows_answer *a, struct err *err)
 {
     struct flight f = s->flights[0];
     memmove(s->flights, s->flights + 1, --s->nflights * sizeof *s->flights);
@@ -150,13 +150,13 @@ static int take_answer(struct serve *s, struct rows_answer *a, struct err *err)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
-static bool may_send(const struct serve *s)
+static bool may_send(const struct server_run *s)
 {
     return s->nflights < s->plan->ranks;
 }
 
 /* 1: a microbatch was sent; 0: there is nothing to compute now. */
-static int send_next(struct serve *s, struct err *err)
+static int send_next(struct server_run *s, struct err *err)
 {
     struct rows_answer answer = {0};
     struct flight f;
@@ -173,7 +173,7 @@ static int send_next(struct serve *s, struct err *err)
 }
 
 /* 1: an answer came; 0: none is here. */
-static int hear(struct serve *s, struct err *err)
+static int hear(struct server_run *s, struct err *err)
 {
     struct rows_answer answer = {0};
     int e = s->nflights ? rows_ring_answer(&s->ring, s->flights[0].mb, &answer, err) : 0;
@@ -184,7 +184,7 @@ static int hear(struct serve *s, struct err *err)
     return e ? e : 1;
 }
 
-static int serve_loop(struct serve *s, struct runner *r, struct err *err)
+static int serve_loop(struct server_run *s, struct runner *r, struct err *err)
 {
     int e = 0;
     while (!e && take_messages(s)) {
@@ -211,11 +211,11 @@ static int serve_loop(struct serve *s, struct runner *r, struct err *err)
     return e ? e : rows_ring_end(&s->ring, s->last_mb + 1, err);
 }
 
-static int serve_open(struct serve *s, struct head *h, struct runner *r, struct err *err)
+static int serve_open(struct server_run *s, struct head *h, struct runner *r, struct err *err)
 {
     struct err why;
     uint64_t salt = 0;
-    *s = (struct serve){.model = {.head = h}, .head = h, .plan = &h->plan, .told_at = clock_now()};
+    *s = (struct server_run){.model = {.head = h}, .head = h, .plan = &h->plan, .told_at = clock_now()};
     if (chat_template_open(&s->model.tpl, h->spec.model, &why))
         memcpy(s->model.why, why.text, sizeof s->model.why);
     if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
@@ -224,7 +224,7 @@ static int serve_open(struct serve *s, struct head *h, struct runner *r, struct 
     return s->pool ? runner_serve(r, &s->ring, err) : err_set(err, -ENOMEM, "out of memory");
 }
 
-static void serve_done(struct serve *s)
+static void serve_done(struct server_run *s)
 {
     for (size_t i = 0; i < s->nflights; i++) {
         for (size_t k = 0; k < s->flights[i].batch.npieces; k++)
@@ -239,7 +239,7 @@ static void serve_done(struct serve *s)
 
 int head_serve(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    struct serve s;
+    struct server_run s;
     int e = serve_open(&s, h, r, err);
     if (!e) {
         tell_serving(&s);

@@ -3,8 +3,8 @@
  * A request for a model that is served, as the daemon's message {"do":"ask","ask":{…}} has it:
  *   "id"      the daemon's number for it
  *   "kind"    "text", "embed", "tokenize" or "detokenize"
- *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without the
- *             beginning of an answer), or "text" with perhaps "special", or "ids"
+ *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without
+ *             the beginning of an answer), or "text" with perhaps "special", or "ids"
  *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
  *             what a job that generates has of the choice of tokens, and "so_far" [[ids], …], what
  *             was generated before a loss, by answer

@@ -76,7 +76,7 @@ static void want_hidden(struct flight *f, struct seq *q, size_t n)
 }
 
 /* The next n rows of a sequence. */
-static int add(struct serve *s, struct flight *f, struct seq *q, size_t n, struct err *err)
+static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, struct err *err)
 {
     const size_t end = q->computed + n;
     f->batch.pieces[f->batch.npieces] =
@@ -100,7 +100,7 @@ static int add(struct serve *s, struct flight *f, struct seq *q, size_t n, struc
     return end == q->n ? want_token(f, q, err) : 0;
 }
 
-static size_t count_running(const struct serve *s)
+static size_t count_running(const struct server_run *s)
 {
     size_t n = 0;
     for (const struct seq *q = s->seqs; q; q = q->next)
@@ -109,7 +109,7 @@ static size_t count_running(const struct serve *s)
 }
 
 /* The oldest whose prompt is not read. */
-static struct seq *next_prompt(const struct serve *s)
+static struct seq *next_prompt(const struct server_run *s)
 {
     struct seq *q = s->seqs;
     while (q && !(is_ready(q) && (left_of(q) > 1 || q->ask->kind == ASK_EMBED)))
@@ -117,7 +117,7 @@ static struct seq *next_prompt(const struct serve *s)
     return q;
 }
 
-static int add_tokens(struct serve *s, struct flight *f, size_t most, struct err *err)
+static int add_tokens(struct server_run *s, struct flight *f, size_t most, struct err *err)
 {
     int r = 0;
     for (struct seq *q = s->seqs; q && !r && f->batch.npieces < most; q = q->next)
@@ -126,7 +126,7 @@ static int add_tokens(struct serve *s, struct flight *f, size_t most, struct err
     return r;
 }
 
-static int add_prompt(struct serve *s, struct flight *f, struct err *err)
+static int add_prompt(struct server_run *s, struct flight *f, struct err *err)
 {
     struct seq *q = next_prompt(s); /* looked for again: it may have given its blocks */
     if (!q)
@@ -137,7 +137,7 @@ static int add_prompt(struct serve *s, struct flight *f, struct err *err)
     return r;
 }
 
-int flight_fill(struct serve *s, struct flight *f, bool *ret_any, struct err *err)
+int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct err *err)
 {
     *f = (struct flight){0};
     *ret_any = false;

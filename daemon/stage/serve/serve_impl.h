@@ -43,7 +43,7 @@ struct serve_counts {
     uint64_t prompt, cached, generated, preempted;
 };
 
-struct serve {
+struct server_run {
     struct serve_model model;
     struct head *head; /* borrowed, as the next */
     const struct job_plan *plan;
@@ -60,35 +60,35 @@ struct serve {
 /* --- serve_seq.c --- */
 
 /* Sequences of a new request, behind all others. */
-int seqs_add(struct serve *s, struct serve_ask *ask, struct err *err);
+int seqs_add(struct server_run *s, struct serve_ask *ask, struct err *err);
 /* It is over, or nobody wants it any more. */
-void seq_end(struct serve *s, struct seq *q);
+void seq_end(struct server_run *s, struct seq *q);
 /* What its microbatch held of it is computed. */
 void seq_landed(struct seq *q);
 int seq_append(struct seq *q, uint32_t id);
 /* Lets sequences begin that there are blocks for. */
-int seqs_admit(struct serve *s, struct err *err);
+int seqs_admit(struct server_run *s, struct err *err);
 /* Blocks for n positions of a sequence that runs; the youngest others give theirs. False: not
  * now. */
-bool seq_grow(struct serve *s, struct seq *q, size_t n);
+bool seq_grow(struct server_run *s, struct seq *q, size_t n);
 
 /* --- serve_batch.c --- */
 
 /* What comes next, as a microbatch; false: there is nothing to compute. */
-int flight_fill(struct serve *s, struct flight *ret, bool *ret_any, struct err *err);
+int flight_fill(struct server_run *s, struct flight *ret, bool *ret_any, struct err *err);
 void flight_done(struct flight *f);
 
 /* --- serve_tell.c --- */
 
-void tell_serving(struct serve *s);
-void tell_begun(struct serve *s, struct seq *q, size_t cached);
+void tell_serving(struct server_run *s);
+void tell_begun(struct server_run *s, struct seq *q, size_t cached);
 /* A token of the answer, for the next event "tokens". */
-int tell_token(struct serve *s, json_t *list, const struct seq *q, const struct rows_token *token,
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct rows_token *token,
                const struct likely *likely, size_t top, struct err *err);
-void tell_ended(struct serve *s, const struct seq *q);
-void tell_refused(struct serve *s, uint64_t id, int code, const char *why);
-void tell_embedded(struct serve *s, const struct seq *q);
+void tell_ended(struct server_run *s, const struct seq *q);
+void tell_refused(struct server_run *s, uint64_t id, int code, const char *why);
+void tell_embedded(struct server_run *s, const struct seq *q);
 /* If it has changed, once a second; must: at once. */
-void tell_load(struct serve *s, bool must);
+void tell_load(struct server_run *s, bool must);
 
 #endif

@@ -42,7 +42,8 @@ static int push_all(struct seq *q, struct tokenizer *tok, struct err *err)
 }
 
 /* Its prompt, and what was generated before a loss. */
-static int seq_new(struct seq **ret, struct serve *s, struct serve_ask *ask, size_t choice, struct err *err)
+static int seq_new(struct seq **ret, struct server_run *s, struct serve_ask *ask, size_t choice,
+                   struct err *err)
 {
     const json_t *so_far = json_array_get(json_object_get(ask->json, "so_far"), choice);
     struct seq *q = calloc(1, sizeof *q);
@@ -68,7 +69,7 @@ static int seq_new(struct seq **ret, struct serve *s, struct serve_ask *ask, siz
     return r;
 }
 
-int seqs_add(struct serve *s, struct serve_ask *ask, struct err *err)
+int seqs_add(struct server_run *s, struct serve_ask *ask, struct err *err)
 {
     struct seq *first = NULL, **last = &first, **end = &s->seqs;
     int r = 0;
@@ -89,14 +90,14 @@ int seqs_add(struct serve *s, struct serve_ask *ask, struct err *err)
 
 /* --- their end -------------------------------------------------------------------------------- */
 
-static void drop(struct serve *s, struct seq *q)
+static void drop(struct server_run *s, struct seq *q)
 {
     kv_pool_drop(s->pool, &q->table);
     q->is_running = false;
     q->computed = 0;
 }
 
-void seq_end(struct serve *s, struct seq *q)
+void seq_end(struct server_run *s, struct seq *q)
 {
     struct seq **at = &s->seqs;
     struct serve_ask *ask = q->ask;
@@ -122,7 +123,7 @@ void seq_landed(struct seq *q)
 
 /* --- their blocks ----------------------------------------------------------------------------- */
 
-static size_t running(const struct serve *s)
+static size_t running(const struct server_run *s)
 {
     size_t n = 0;
     for (const struct seq *q = s->seqs; q; q = q->next)
@@ -137,7 +138,7 @@ static bool may_share(const struct seq *q)
 }
 
 /* 0: it runs; −ENOSPC: not yet. */
-static int begin(struct serve *s, struct seq *q)
+static int begin(struct server_run *s, struct seq *q)
 {
     int64_t cached = may_share(q) ? kv_pool_share(s->pool, &q->table, q->ids, q->n) : 0;
     int r = cached < 0 ? (int)cached
@@ -154,7 +155,7 @@ static int begin(struct serve *s, struct seq *q)
     return 0;
 }
 
-int seqs_admit(struct serve *s, struct err *err)
+int seqs_admit(struct server_run *s, struct err *err)
 {
     size_t n = running(s);
     for (struct seq *q = s->seqs; q && n < s->plan->seqs * s->plan->ranks; q = q->next) {
@@ -173,7 +174,7 @@ int seqs_admit(struct serve *s, struct err *err)
     return 0;
 }
 
-static struct seq *youngest(const struct serve *s)
+static struct seq *youngest(const struct server_run *s)
 {
     struct seq *found = NULL;
     for (struct seq *q = s->seqs; q; q = q->next)
@@ -182,7 +183,7 @@ static struct seq *youngest(const struct serve *s)
     return found;
 }
 
-bool seq_grow(struct serve *s, struct seq *q, size_t n)
+bool seq_grow(struct server_run *s, struct seq *q, size_t n)
 {
     while (kv_pool_grow(s->pool, &q->table, n)) {
         struct seq *other = youngest(s);

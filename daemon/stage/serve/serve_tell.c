@@ -10,7 +10,7 @@
 
 enum { LOAD_US = 1000000 };
 
-void tell_serving(struct serve *s)
+void tell_serving(struct server_run *s)
 {
     const char *source = s->model.tpl ? chat_template_source(s->model.tpl) : NULL;
     stage_event(s->head->events, "serving",
@@ -19,7 +19,7 @@ void tell_serving(struct serve *s)
                           (json_int_t)s->plan->kv_blocks));
 }
 
-void tell_begun(struct serve *s, struct seq *q, size_t cached)
+void tell_begun(struct server_run *s, struct seq *q, size_t cached)
 {
     q->ask->is_begun = true;
     s->counts.cached += cached;
@@ -30,7 +30,7 @@ void tell_begun(struct serve *s, struct seq *q, size_t cached)
 }
 
 /* Each of the likeliest by itself, as a text. */
-static json_t *top_of(struct serve *s, const struct likely *likely, size_t top)
+static json_t *top_of(struct server_run *s, const struct likely *likely, size_t top)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < top; i++) {
@@ -47,7 +47,7 @@ static json_t *top_of(struct serve *s, const struct likely *likely, size_t top)
     return list;
 }
 
-int tell_token(struct serve *s, json_t *list, const struct seq *q, const struct rows_token *token,
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct rows_token *token,
                const struct likely *likely, size_t top, struct err *err)
 {
     const char *text = "";
@@ -65,14 +65,14 @@ int tell_token(struct serve *s, json_t *list, const struct seq *q, const struct 
     return json_array_append_new(list, item) ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-void tell_ended(struct serve *s, const struct seq *q)
+void tell_ended(struct server_run *s, const struct seq *q)
 {
     stage_event(s->head->events, "ended",
                 json_pack("{s:I s:I s:s}", "id", (json_int_t)q->ask->id, "choice", (json_int_t)q->choice,
                           "why", q->ending));
 }
 
-void tell_refused(struct serve *s, uint64_t id, int code, const char *why)
+void tell_refused(struct server_run *s, uint64_t id, int code, const char *why)
 {
     stage_event(s->head->events, "refused",
                 json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kind",
@@ -82,7 +82,7 @@ void tell_refused(struct serve *s, uint64_t id, int code, const char *why)
                           "error", why));
 }
 
-void tell_embedded(struct serve *s, const struct seq *q)
+void tell_embedded(struct server_run *s, const struct seq *q)
 {
     const size_t dim = s->plan->dim;
     json_t *values = json_array();
@@ -97,7 +97,7 @@ void tell_embedded(struct serve *s, const struct seq *q)
                           (json_int_t)q->n_prompt));
 }
 
-void tell_load(struct serve *s, bool must)
+void tell_load(struct server_run *s, bool must)
 {
     const struct instant now = clock_now();
     struct serve_counts *c = &s->counts;

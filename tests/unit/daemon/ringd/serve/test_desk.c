@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The desk between clients and the stage that serves a model: what is asked is said, what comes
+ * finds its way, and after a loss it is asked again behind the tokens that there are. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/serve/desk.h"
+
+enum { JOB = 7 };
+
+static struct world {
+    struct event_base *base;
+    struct desk *desk;
+    struct model_ask *ask;
+    json_t *said;  /* owned: what the stage was told, a list */
+    bool is_gone;  /* there is no stage */
+    size_t wanted; /* tokens of each choice */
+    size_t begun, ended, cut, answered, failed;
+    size_t tokens[2];
+    char text[2][64];
+    struct refusal refusal;
+    struct ask_begun last_begun;
+} world;
+
+static int say(void *owner, uint64_t job, json_t *message)
+{
+    struct world *w = owner;
+    assert_int_equal(job, JOB);
+    if (w->is_gone) {
+        json_decref(message);
+        return -ENOTCONN;
+    }
+    json_array_append_new(w->said, message);
+    return 0;
+}
+
+static void on_begun(void *owner, const struct ask_begun *begun)
+{
+    struct world *w = owner;
+    w->begun++;
+    w->last_begun = *begun;
+}
+
+static bool on_token(void *owner, size_t choice, const struct reply_token *token)
+{
+    struct world *w = owner;
+    assert_true(choice < 2 && strlen(w->text[choice]) + token->self.n < sizeof w->text[choice]);
+    strncat(w->text[choice], token->self.text, token->self.n);
+    return ++w->tokens[choice] < w->wanted;
+}
+
+static void on_ended(void *owner, size_t choice, bool is_cut)
+{
+    struct world *w = owner;
+    (void)choice;
+    w->ended++;
+    w->cut += is_cut;
+}
+
+static void on_answered(void *owner, const json_t *event)
+{
+    struct world *w = owner;
+    w->answered += json_is_object(event);
+}
+
+static void on_failed(void *owner, const struct refusal *refusal)
+{
+    struct world *w = owner;
+    w->failed++;
+    w->refusal = *refusal;
+    ask_drop(w->ask);
+    w->ask = NULL;
+}
+
+static const struct ask_ops text_ops = {
+    .begun = on_begun, .token = on_token, .ended = on_ended, .failed = on_failed};
+static const struct ask_ops plain_ops = {.answered = on_answered, .failed = on_failed};
+
+static int start(void **state)
+{
+    world = (struct world){.base = event_base_new(), .said = json_array(), .wanted = 100};
+    world.desk = desk_new(&(struct desk_setup){.base = world.base, .say = say, .owner = &world});
+    *state = &world;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    struct world *w = *state;
+    ask_drop(w->ask);
+    desk_free(w->desk);
+    json_decref(w->said);
+    event_base_free(w->base);
+    return 0;
+}
+
+static void ask(struct world *w, size_t choices)
+{
+    struct refusal refusal;
+    assert_int_equal(desk_ask(w->desk, &w->ask, JOB, json_pack("{s:s}", "kind", "text"), choices,
+                              choices ? &text_ops : &plain_ops, w, &refusal),
+                     0);
+}
+
+static void hear(struct world *w, const char *kind, const char *event)
+{
+    json_t *json = json_loads(event, 0, NULL);
+    assert_non_null(json);
+    assert_true(desk_hears(kind));
+    desk_hear(w->desk, JOB, kind, json);
+    json_decref(json);
+}
+
+static void token(struct world *w, int choice, int n, int id, const char *text)
+{
+    json_t *event = json_pack("{s:[{s:i s:i s:i s:i s:s}]}", "tokens", "id", 1, "choice", choice, "n", n,
+                              "token", id, "text", text);
+    desk_hear(w->desk, JOB, "tokens", event);
+    json_decref(event);
+}
+
+/* What the stage was told last, and is forgotten. */
+static void assert_said(struct world *w, const char *wanted)
+{
+    char *text = json_dumps(w->said, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_string_equal(text, wanted);
+    free(text);
+    json_array_clear(w->said);
+}
+
+static void a_request_is_answered_token_by_token(void **state)
+{
+    struct world *w = *state;
+    ask(w, 1);
+    assert_said(w, "[{\"ask\":{\"id\":1,\"kind\":\"text\"},\"do\":\"ask\"}]");
+    token(w, 0, 1, 5, "early"); /* before it has begun: of an earlier life of the stage */
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9,\"cached_tokens\":4,\"tail\":\"<think>\"}");
+    assert_int_equal(w->last_begun.prompt_tokens, 9);
+    assert_int_equal(w->last_begun.cached_tokens, 4);
+    token(w, 0, 1, 5, "a");
+    token(w, 0, 1, 5, "a"); /* said twice */
+    token(w, 0, 2, 6, "b");
+    token(w, 1, 1, 6, "x"); /* of a choice that there is not */
+    hear(w, "ended", "{\"id\":1,\"choice\":0,\"why\":\"length\"}");
+    assert_string_equal(w->text[0], "ab");
+    assert_true(w->begun == 1 && w->ended == 1 && w->cut == 1);
+    token(w, 0, 3, 6, "late");
+    assert_string_equal(w->text[0], "ab");
+    ask_drop(w->ask);
+    w->ask = NULL;
+    assert_said(w, "[]"); /* it is over: there is nothing to cancel */
+}
+
+static void after_a_loss_it_goes_on_behind_its_tokens(void **state)
+{
+    struct world *w = *state;
+    ask(w, 2);
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9,\"cached_tokens\":0}");
+    token(w, 0, 1, 5, "a");
+    token(w, 0, 2, 6, "b");
+    token(w, 1, 1, 8, "x");
+    hear(w, "ended", "{\"id\":1,\"choice\":1,\"why\":\"stop\"}");
+    json_array_clear(w->said);
+    hear(w, "serving", "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8,\"template\":null}");
+    assert_said(w, "[{\"ask\":{\"id\":1,\"kind\":\"text\",\"so_far\":[[5,6],[8]]},\"do\":\"ask\"},"
+                   "{\"choice\":1,\"do\":\"cancel\",\"id\":1}]");
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9,\"cached_tokens\":0}");
+    token(w, 0, 3, 7, "c");
+    assert_string_equal(w->text[0], "abc");
+    assert_int_equal(w->begun, 1); /* the client was told */
+    assert_int_equal(desk_model(w->desk, JOB)->max_context, 64);
+}
+
+static void what_is_asked_while_there_is_no_stage_is_asked_later(void **state)
+{
+    struct world *w = *state;
+    w->is_gone = true;
+    ask(w, 1);
+    w->is_gone = false;
+    hear(w, "serving", "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8}");
+    assert_said(w, "[{\"ask\":{\"id\":1,\"kind\":\"text\"},\"do\":\"ask\"}]");
+}
+
+static void what_nobody_wants_is_cancelled(void **state)
+{
+    struct world *w = *state;
+    ask(w, 2);
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    json_array_clear(w->said);
+    w->wanted = 1;
+    token(w, 0, 1, 5, "a"); /* a stop string, say */
+    assert_said(w, "[{\"choice\":0,\"do\":\"cancel\",\"id\":1}]");
+    token(w, 1, 1, 5, "b");
+    assert_said(w, "[{\"do\":\"cancel\",\"id\":1}]");
+    ask_drop(w->ask);
+    w->ask = NULL;
+    ask(w, 1);
+    json_array_clear(w->said);
+    ask_drop(w->ask); /* its client has left */
+    w->ask = NULL;
+    assert_said(w, "[{\"do\":\"cancel\",\"id\":2}]");
+}
+
+static void a_refusal_has_its_kind(void **state)
+{
+    struct world *w = *state;
+    ask(w, 1);
+    hear(w, "refused", "{\"id\":1,\"kind\":\"too_long\",\"error\":\"it is too long\"}");
+    assert_int_equal(w->failed, 1);
+    assert_int_equal(w->refusal.kind, REFUSAL_TOO_LONG);
+    assert_string_equal(w->refusal.text, "it is too long");
+    ask(w, 0);
+    hear(w, "embedded", "{\"id\":2,\"values\":[]}");
+    hear(w, "embedded", "{\"id\":2,\"values\":[]}");
+    assert_int_equal(w->answered, 1);
+}
+
+static void the_end_of_the_job_ends_its_requests(void **state)
+{
+    struct world *w = *state;
+    ask(w, 1);
+    hear(w, "serving", "{\"max_context\":64}");
+    desk_ended(w->desk, JOB, "it was stopped");
+    assert_int_equal(w->failed, 1);
+    assert_non_null(strstr(w->refusal.text, "it was stopped"));
+    assert_null(desk_model(w->desk, JOB));
+    ask(w, 1);
+    desk_free(w->desk);
+    w->desk = NULL;
+    assert_int_equal(w->failed, 2);
+    assert_int_equal(w->refusal.kind, REFUSAL_BUSY);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_request_is_answered_token_by_token, start, stop),
+        cmocka_unit_test_setup_teardown(after_a_loss_it_goes_on_behind_its_tokens, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
+        cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
+        cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
+        cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Microbatches of rows as messages: what was sent is what comes, and what does not fit the plan is
+ * refused, whatever it says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage/serve/rows_batch.h"
+
+static struct job_plan plan;
+static uint32_t blocks[2][2] = {{3, 1}, {7, 0}};
+static struct sample_adjust adjust[2] = {{5, 1.5F, 0}, {9, 1, -2}};
+
+/* Two sequences: one goes on from a token, of the other 18 positions are read. */
+struct sent {
+    struct stage_piece pieces[2];
+    struct rows_choice choices[2];
+    struct rows_batch batch;
+};
+
+static struct sent sent_one(void)
+{
+    return (struct sent){
+        .pieces = {{blocks[0], 2, 20, 1, STAGE_NO_ADAPTER}, {blocks[1], 2, 0, 18, STAGE_NO_ADAPTER}},
+        .choices = {{.row = 0,
+                     .top = 2,
+                     .wants_logprob = true,
+                     .index = 4,
+                     .how = {.temperature = 0.5F,
+                             .top_p = 0.9F,
+                             .min_p = 0.1F,
+                             .top_k = 40,
+                             .seed = UINT64_C(1) << 50,
+                             .adjust = adjust,
+                             .nadjust = 2}},
+                    {.row = 18, .how = {.top_p = 1}}},
+        .batch = {.npieces = 2, .nrows = 19, .nchoices = 2, .first_hidden = 1, .nhidden = 3}};
+}
+
+static int start(void **state)
+{
+    (void)state;
+    plan = (struct job_plan){.type = JOB_SERVE,
+                             .ranks = 2,
+                             .stages = 2,
+                             .kv = true,
+                             .kv_blocks = 8,
+                             .seqs = 4,
+                             .tokens = 24,
+                             .positions = 64,
+                             .vocab = 100,
+                             .dim = 8};
+    return 0;
+}
+
+/* Sent with what `s` points to; the result as rows_batch_decode has it. */
+static int pass(struct rows_batch *ret, const struct sent *s, size_t less, char why[512])
+{
+    struct err err = {""};
+    struct rows_batch batch = s->batch;
+    batch.pieces = (struct stage_piece *)(uintptr_t)s->pieces;
+    batch.choices = (struct rows_choice *)(uintptr_t)s->choices;
+    uint8_t *text = malloc(rows_batch_most(&plan));
+    const size_t n = rows_batch_encode(text, &batch);
+    assert_true(n <= rows_batch_most(&plan));
+    uint8_t *exact = malloc(n); /* so that a sanitizer sees what is read beyond it */
+    memcpy(exact, text, n);
+    const int r = rows_batch_decode(ret, exact, n - less, &plan, 0, &err);
+    snprintf(why, 512, "%s", err.text);
+    free(exact);
+    free(text);
+    return r;
+}
+
+static void what_is_sent_comes(void **state)
+{
+    struct sent s = sent_one();
+    struct rows_batch b = {0};
+    char why[512];
+    (void)state;
+    assert_int_equal(pass(&b, &s, 0, why), 0);
+    assert_int_equal(b.npieces, 2);
+    assert_int_equal(b.nrows, 19);
+    assert_int_equal(b.first_hidden, 1);
+    assert_int_equal(b.nhidden, 3);
+    assert_false(b.is_end);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(b.pieces[i].at, s.pieces[i].at);
+        assert_int_equal(b.pieces[i].n, s.pieces[i].n);
+        assert_int_equal(b.pieces[i].adapter, STAGE_NO_ADAPTER);
+        assert_memory_equal(b.pieces[i].blocks, blocks[i], sizeof blocks[i]);
+        assert_int_equal(b.choices[i].row, s.choices[i].row);
+        assert_int_equal(b.choices[i].index, s.choices[i].index);
+        assert_int_equal(b.choices[i].how.seed, s.choices[i].how.seed);
+        assert_int_equal(b.choices[i].how.nadjust, s.choices[i].how.nadjust);
+    }
+    assert_true(b.choices[0].wants_logprob && !b.choices[1].wants_logprob);
+    assert_memory_equal(b.choices[0].how.adjust, adjust, sizeof adjust);
+    assert_true(b.choices[0].how.temperature == 0.5F && b.choices[0].how.top_p == 0.9F);
+    rows_batch_done(&b);
+}
+
+static void the_end_is_nothing_else(void **state)
+{
+    struct sent s = {.batch = {.is_end = true}};
+    struct rows_batch b = {0};
+    char why[512];
+    (void)state;
+    assert_int_equal(pass(&b, &s, 0, why), 0);
+    assert_true(b.is_end);
+    rows_batch_done(&b);
+    s = sent_one();
+    s.batch.is_end = true;
+    assert_int_equal(pass(&b, &s, 0, why), -EBADMSG);
+}
+
+static void assert_refused(const struct sent *s, const char *words)
+{
+    struct rows_batch b = {0};
+    char why[512];
+    assert_int_equal(pass(&b, s, 0, why), -EBADMSG);
+    if (!strstr(why, words) || !strstr(why, "rank 0 sent a microbatch"))
+        fail_msg("\"%s\" is not in \"%s\"", words, why);
+}
+
+static void what_does_not_fit_the_plan_is_refused(void **state)
+{
+    (void)state;
+    struct sent s = sent_one();
+    s.pieces[0].at = 63; /* with one row its end is 64, and two blocks are too few */
+    assert_refused(&s, "the number of blocks of a piece");
+    s = sent_one();
+    s.pieces[0].at = 64;
+    assert_refused(&s, "the last position of a piece is 65");
+    s = sent_one();
+    s.pieces[0].n = 0;
+    assert_refused(&s, "the last position of a piece");
+    s = sent_one();
+    s.pieces[0].adapter = 0; /* the plan has none */
+    assert_refused(&s, "the adapter of a piece");
+    s = sent_one();
+    s.batch.nrows = 20;
+    assert_refused(&s, "the number of its rows");
+    s.batch.nrows = 25;
+    assert_refused(&s, "the number of its rows is 25");
+    s = sent_one();
+    s.choices[1].row = 19;
+    assert_refused(&s, "the row of a token to choose is 19");
+    s = sent_one();
+    s.choices[1].top = 256;
+    assert_refused(&s, "the number of likeliest tokens is 256");
+    s = sent_one();
+    s.choices[1].how.top_p = NAN;
+    assert_refused(&s, "what a choice depends on");
+    s = sent_one();
+    s.choices[1].how.temperature = -1;
+    assert_refused(&s, "what a choice depends on");
+    s = sent_one();
+    s.batch.first_hidden = 17;
+    assert_refused(&s, "the number of rows whose values are wanted");
+    s = sent_one();
+    s.batch.npieces = 0;
+    assert_refused(&s, "the number of its pieces is 0");
+    s = sent_one();
+    blocks[1][1] = 8;
+    assert_refused(&s, "a block is 8");
+    blocks[1][1] = 0;
+    adjust[1].id = 100;
+    assert_refused(&s, "an adjusted token is 100");
+    adjust[1].id = 9;
+    adjust[1].repeat = 0;
+    assert_refused(&s, "an adjusted token");
+    adjust[1].repeat = 1;
+    adjust[1].add = INFINITY;
+    assert_refused(&s, "an adjusted token");
+    adjust[1].add = -2;
+}
+
+static void what_is_cut_is_refused(void **state)
+{
+    const struct sent s = sent_one();
+    struct rows_batch b = {0};
+    char why[512];
+    (void)state;
+    for (size_t less = 1; less < 200; less++)
+        assert_int_equal(pass(&b, &s, less, why), -EBADMSG);
+}
+
+static void an_answer_has_its_size(void **state)
+{
+    struct sent s = sent_one();
+    (void)state;
+    s.batch.choices = s.choices;
+    assert_int_equal(rows_answer_size(&s.batch, 8),
+                     2 * sizeof(struct rows_token) + 2 * sizeof(struct likely) + 3 * 8 * sizeof(float));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_sent_comes),
+        cmocka_unit_test(the_end_is_nothing_else),
+        cmocka_unit_test(what_does_not_fit_the_plan_is_refused),
+        cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(an_answer_has_its_size),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
