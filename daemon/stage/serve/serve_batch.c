@@ -91,12 +91,12 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
     q->computed = end;
     q->is_in_flight = true;
     kv_pool_note(s->pool, &q->table, q->ids, end);
+    s->counts.prompt += q->computed <= q->n_prompt ? n : 0;
     if (q->ask->kind == ASK_EMBED) {
         f->hidden = q;
         want_hidden(f, q, n);
         return 0;
     }
-    s->counts.prompt += q->computed <= q->n_prompt ? n : 0;
     return end == q->n ? want_token(f, q, err) : 0;
 }
 
