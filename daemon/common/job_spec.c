@@ -120,8 +120,9 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     case JOB_TRAIN: check_train(&s, &rules); break;
     case JOB_GENERATE: check_generate(&s, &rules); break;
     case JOB_SERVE:
+        demand(&rules, s.model, "--model DIR is needed, or a word: list or stop");
         demand(
-            &rules, *job_served_name(&s),
+            &rules, !s.model || *job_served_name(&s),
             "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
         break;
     default: check_score(&s, &rules); break;

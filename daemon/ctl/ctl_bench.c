@@ -231,13 +231,13 @@ int ctl_bench_main(struct ctl *ctl)
         return rc;
     json_t *nodes = ask(ctl, "/v1/nodes"), *links = nodes ? ask(ctl, "/v1/links") : NULL, *spec = NULL,
            *bench = NULL;
-    const json_t *node = this_node(nodes);
-    const bool is_busy = json_is_integer(json_object_get(node, "job"));
+    const json_t *node = this_node(nodes), *stage = json_array_get(json_object_get(node, "stages"), 0);
+    const bool is_busy = stage;
     if (is_busy && !opts_flag(ctl->opts, "anyway"))
         rc = ctl_fail(CTL_FAILED,
                       "job %.0f runs on this node, and the two would slow each other: measure after it, or "
                       "give --anyway",
-                      field_number(node, "job"));
+                      field_number(stage, "job"));
     if (!rc) {
         spec = spec_of(ctl, node);
         bench = measure(spec);
@@ -246,13 +246,13 @@ int ctl_bench_main(struct ctl *ctl)
     if (!rc) {
         json_object_set_new(bench, "cables", links ? cables_of(links) : json_null());
         json_object_set_new(bench, "beside_job",
-                            is_busy ? json_incref(json_object_get(node, "job")) : json_null());
+                            is_busy ? json_incref(json_object_get(stage, "job")) : json_null());
         if (ctl->json) {
             print_json(bench);
         } else {
             if (is_busy)
                 printf("job %.0f runs on this node, so the figures show only the remaining speed\n",
-                       field_number(node, "job"));
+                       field_number(stage, "job"));
             print_machine(bench);
             print_model(json_object_get(bench, "model"));
             print_cables(bench);
