@@ -37,9 +37,9 @@ echo "ok: Linux $(uname -r): ringd and ringd-link are confined by AppArmor, whic
 ringctl init >/dev/null || fail "no cluster can be made"
 printf '{"text": "a row of text"}\n{"text": "and another one"}\n' >$state/models/rows.jsonl
 id=$(ringctl train --model $model --data $state/models/rows.jsonl --adapter-out $state/results/first --iters 20 --detach)
-group=/sys/fs/cgroup/system.slice/ringd.service/job-$id
-# While the job is planned its stage has no limit yet.
-until limit=$(cat "$group/memory.max" 2>/dev/null) && [ -n "$limit" ] && [ "$limit" != max ]; do
+# A group is named after the job and the process. While the job is planned its stage has no limit yet.
+until group=$(echo /sys/fs/cgroup/system.slice/ringd.service/job-"$id"-*) && limit=$(cat "$group/memory.max" 2>/dev/null) && [ -n "$limit" ] &&
+    [ "$limit" != max ]; do
     ringctl job "$id" --json | grep -qE '"state": *"(done|failed)"' && fail "the job has ended without a control group: $(ringctl job "$id")"
 done
 stage=$(head -n 1 "$group/cgroup.procs")
