@@ -261,8 +261,8 @@ static void prompts_in_pieces_have_the_same_tokens(void **state)
 static void in_a_small_pool_they_are_computed_again(void **state)
 {
     (void)state;
-    /* Two fit with their prompts, and not with their answers: the younger one has the last block when
-     * the older one needs it. */
+    /* Two fit with their prompts, and not with their answers: the younger one has the last block
+     * when the older one needs it. */
     together(&(struct shape){7, 8, 16}, true);
 }
 
