@@ -96,7 +96,10 @@ void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank)
 void speed_print(const json_t *plan)
 {
     const json_t *speed = json_object_get(plan, "speed");
-    if (json_object_get(speed, "prompt_seconds"))
+    if (json_object_get(speed, "prompt_seconds") && !field_number(speed, "prompt_tokens"))
+        printf("an answer that is alone should get %.3g tokens/s\n",
+               field_number(speed, "tokens_per_second"));
+    else if (json_object_get(speed, "prompt_seconds"))
         printf("the prompt of %.0f tokens should take %.3g s, every token after it %.3g ms: %.3g tokens/s\n",
                field_number(speed, "prompt_tokens"), field_number(speed, "prompt_seconds"),
                1e3 * field_number(speed, "token_seconds"), field_number(speed, "tokens_per_second"));

@@ -12,6 +12,8 @@
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_spec.h"
+#include "daemon/ctl/ctl_watch.h"
+#include "daemon/ctl/terminal/ctl_meter.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 
@@ -20,24 +22,21 @@ const struct opt_def ctl_serve_options[] = {OPTION_DRY_RUN, {.name = NULL}};
 /* --- until it serves -------------------------------------------------------------------------- */
 
 struct serve_view {
-    bool is_ready, is_silent;
-    char state[32], error[600];
+    struct meter meter;
+    bool is_silent, is_ready;
+    json_t *end; /* owned: the job, if it ended before */
 };
 
 /* False: nothing more is waited for. */
 static bool on_event(void *owner, const char *type, const json_t *data)
 {
     struct serve_view *v = owner;
-    const char *state = json_string_value(json_object_get(data, "state")),
-               *error = json_string_value(json_object_get(data, "error")),
-               *text = json_string_value(json_object_get(data, "text"));
-    if (!strcmp(type, "log") && text && !v->is_silent)
-        fprintf(stderr, "%s\n", text);
-    if (state)
-        snprintf(v->state, sizeof v->state, "%s", state);
-    snprintf(v->error, sizeof v->error, "%s", error ? error : "");
-    v->is_ready = !strcmp(v->state, "running");
-    return !v->is_ready && strcmp(type, "end") != 0;
+    if (!v->is_silent && (!strcmp(type, "log") || !strcmp(type, "job")))
+        meter_event(&v->meter, type, data);
+    if (!strcmp(type, "end"))
+        v->end = json_deep_copy(data);
+    v->is_ready = !strcmp(type, "serving");
+    return !v->is_ready && !v->end;
 }
 
 static void print_ready(const struct ctl *ctl, const char *job, const char *name)
@@ -60,10 +59,15 @@ static int follow(const struct ctl *ctl, const char *job, const char *name)
     struct serve_view view = {.is_silent = ctl->json};
     struct ctl_stream stream = {.event = on_event, .owner = &view};
     snprintf(path, sizeof path, "/v1/jobs/%s/events", job);
+    meter_init(&view.meter);
     int rc = ctl_follow(ctl, path, &stream, false);
-    if (!rc && !view.is_ready)
-        rc = ctl_fail(CTL_FAILED, "job %s ended before it served anything%s%s", job, *view.error ? ": " : "",
-                      view.error);
+    meter_clear(&view.meter);
+    if (!rc && view.end)
+        rc = ctl_watch_verdict(view.end);
+    else if (!rc && !view.is_ready)
+        rc = ctl_fail(CTL_NO_DAEMON,
+                      "the connection to job %s was lost: ringctl serve list shows whether it serves", job);
+    json_decref(view.end);
     if (!rc)
         print_ready(ctl, job, name);
     return rc;

@@ -235,14 +235,10 @@ static void open_held_disk(struct node *n)
                  removed, removed == 1 ? "" : "s", HELD_DISK_DAYS, n->state_dir);
 }
 
-/* How much a stage serves is for all that follow the job, too. */
 static bool on_served(void *owner, uint64_t job, const char *kind, const json_t *event)
 {
     const struct node *n = owner;
-    if (!n->desk || !desk_hears(kind))
-        return false;
-    desk_hear(n->desk, job, kind, event);
-    return strcmp(kind, "load") != 0;
+    return n->desk && desk_hear(n->desk, job, kind, event);
 }
 
 static uint64_t free_memory(void *owner)

@@ -28,9 +28,8 @@
  *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
  *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
  *   "seed"}} may come; without "turn" it is the end. Of a job that serves, {"do":"ask","ask"} and
- *   {"do":"cancel","id","choice"} come at any time (serve/serve_ask.h), and {"ev":"serving"},
- *   "ask-begun", "tokens", "ended", "refused", "embedded", "tokenized", "detokenized" and "load" go
- *   back
+ *   {"do":"cancel","id","choice"} come at any time (serve/serve_ask.h); what goes back is in
+ *   serve/serve_tell.c
  *   {"do":"rest"}                           at any time after "open": let go of this attempt at the
  *   job. At {"ev":"resting"} no data connection, key, copy or slab is left; what was read and
  *   mapped stays for the next "plan" or "open", of the same job
@@ -433,7 +432,7 @@ int main(int argc, char **argv)
         }
     }
     if (r == -ENOMEM)
-        memory_explain(&err,
+        memory_explain(&err, p.attempt.plan.type,
                        p.attempt.rank < p.attempt.plan.ranks ? p.attempt.plan.bytes[p.attempt.rank] : 0);
     /* Its cell lets it open the files that there were then: a new process may do better. */
     const bool kept = p.is_kept && (p.is_opening || r == -EACCES);

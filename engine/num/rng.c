@@ -15,7 +15,7 @@
 
 enum { ROUNDS = 10 };
 
-static uint64_t mix(uint64_t x)
+uint64_t rng_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -27,7 +27,7 @@ struct rng rng_for(uint64_t seed, const char *purpose)
     uint64_t h = 0xcbf29ce484222325u;
     for (const unsigned char *p = (const unsigned char *)purpose; *p; p++)
         h = (h ^ *p) * 0x100000001b3u;
-    h = mix(h ^ mix(seed + 0x9e3779b97f4a7c15u));
+    h = rng_mix(h ^ rng_mix(seed + 0x9e3779b97f4a7c15u));
     return (struct rng){.key = {(uint32_t)h, (uint32_t)(h >> 32)}};
 }
 

@@ -15,6 +15,9 @@ struct rng {
     uint64_t next;   /* counter of the next 128-bit block */
 };
 
+/* Spreads the bits of a number: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", 2014, figure 17). For hashes too. */
+uint64_t rng_mix(uint64_t x);
 struct rng rng_for(uint64_t seed, const char *purpose);
 uint64_t rng_u64(struct rng *rng);
 uint64_t rng_below(struct rng *rng, uint64_t bound); /* unbiased; bound > 0 */

@@ -82,6 +82,16 @@ done
 on 2 serve list >"$work/list"
 holds 'still served' "$work/list" '^other +1 +running'
 
+say 'stages that end while nobody asks are no fault of the model'
+for node in 1 3 2 1; do
+    from=$(next_line "$(log_of 2)")
+    kill -KILL "$(stage_of $node)"
+    await_line "$(log_of 2)" 'job 1: begins again' 30 "$from"
+done
+limit 60 curl -sS --retry 10 -o "$work/idle" --unix-socket "$(sock_of 1)" -H 'Content-Type: application/json' http://localhost/v1/completions \
+    -d "$(other '')"
+equal 'after four kills' "$(text_of idle)" "$(text_of calm)"
+
 say 'what asks for too much, or for nothing'
 error_of() { post 1 "$1" "$2" | jq -r '.error.message'; }
 equal 'no such model' "$(post 1 /v1/completions '{"model":"none","prompt":"x"}' | jq -r '.error.code')" model_not_found

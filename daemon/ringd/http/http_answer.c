@@ -62,7 +62,7 @@ static void add_cookie(const struct http_call *call, struct MHD_Response *respon
     MHD_add_response_header(response, "Set-Cookie", cookie);
 }
 
-/* Clients of APIs ask again by themselves, if they are told when. */
+/* Clients repeat a request by themselves if the answer says when. */
 static void add_retry_after(unsigned status, struct MHD_Response *response)
 {
     enum { OVERLOADED = 529 /* as Anthropic's API says it */ };

@@ -55,7 +55,8 @@ struct job {
         json_t *words; /* owned; NULL: it is over */
     } turn;
     uint64_t step, steps;
-    uint64_t tokens; /* generated, or trained, so far */
+    uint64_t tokens;        /* generated, or trained, so far; */
+    uint64_t tokens_before; /* of a job that serves: before the stage that serves now */
     double loss;
     bool has_loss;
     struct instant began_running; /* this attempt, */

@@ -240,6 +240,18 @@ void job_hear_state_lost(const struct job_log *l, struct job *job, const json_t 
     job->saved_step = 0;
 }
 
+/* It may serve for days without a token: what ended its stage before is no fault of the job. */
+static void hear_served(struct job *job, const char *kind, const json_t *event)
+{
+    const json_int_t made = json_integer_value(json_object_get(event, "generated_tokens"));
+    if (!strcmp(kind, "serving")) {
+        job->tokens_before = job->tokens;
+        interruption_end(&job->interruption);
+    } else if (!strcmp(kind, "load") && made > 0) {
+        job->tokens = job->tokens_before + (uint64_t)made;
+    }
+}
+
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
                     const json_t *body)
 {
@@ -296,10 +308,8 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     if (!is_again)
         metrics_event(metrics, kind, event);
     job_progress(job, clock_now());
-    if (!strcmp(kind, "load")) {
-        const json_int_t made = json_integer_value(json_object_get(event, "generated_tokens"));
-        job->tokens = made > 0 ? (uint64_t)made : 0;
-    }
+    if (job->type == JOB_SERVE)
+        hear_served(job, kind, event);
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
         job_mark(job, &job->start.first_result, job->progressed);
     if (!strcmp(kind, "token") && !is_again)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * This node's part in a job, whoever its head is: the lease, the stage process, its data
+ * This node's part in a job, whoever its head is: its memory, its stage process and its data
  * connections. Tells the head what happens; obeys its messages. One of workers.h; loop thread.
  *
  *   IDLE → PLANNING (head only) → OPENING → READY → RUNNING → ENDING → IDLE */

@@ -12,7 +12,7 @@
 struct served_model {
     const char *name;
     time_t created;     /* when it was put in place */
-    size_t max_context; /* tokens; 0: not known, and not told */
+    size_t max_context; /* tokens; 0: unknown, the answer leaves it out */
     const char *parent; /* of an adapter: the model that it is for; else NULL */
 };
 

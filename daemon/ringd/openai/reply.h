@@ -48,8 +48,8 @@ struct reply;
 struct reply *reply_new(const struct reply_setup *setup);
 void reply_free(struct reply *reply);
 
-/* Tokens of one of its prompts, and how many of them were computed before. All prompts count in the
- * end; the first one's are told at the beginning, where the API wants them there. */
+/* Tokens of one of its prompts, and how many of them were computed before. The usage at the end
+  * counts all prompts. Anthropic's API has one prompt, and its usage at the beginning as well. */
 void reply_prompt(struct reply *reply, size_t tokens, size_t cached);
 /* What a client sees before the first token. */
 void reply_start(struct reply *reply, struct out_text *out);

@@ -18,7 +18,7 @@ enum {
     STREAM_MOST = 4 << 20, /* bytes that a client has not taken: it is too slow, and is let go */
     ID_ROOM = 17,
 };
-#define SEED_MOST (UINT64_C(1) << 53) /* what JSON's numbers hold exactly */
+#define SEED_MOST UINT64_C(9000000000000000) /* of a job's spec (spec_fields.c) */
 
 struct completion;
 
@@ -59,10 +59,10 @@ static void completion_free(struct completion *c)
 
 static void flush(struct completion *c)
 {
-    if (c->feed)
-        http_feed_put(c->feed, c->out.data, c->out.len);
-    if (c->feed)
-        out_text_clear(&c->out);
+    if (!c->feed)
+        return;
+    http_feed_put(c->feed, c->out.data, c->out.len);
+    out_text_clear(&c->out);
 }
 
 static void on_failed(void *owner, const struct refusal *refusal)

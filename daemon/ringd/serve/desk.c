@@ -17,6 +17,7 @@ enum {
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
     TOP_MAX = 20,
     BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
+    LOSSES_MAX = 3,  /* of stages that worked on a request and said no token of it */
 };
 
 struct ask_choice {
@@ -35,6 +36,9 @@ struct model_ask {
     void *owner;
     struct timer *patience; /* owned */
     bool is_begun, is_over; /* is_over: nothing more comes */
+    bool is_said;           /* a stage knows of it */
+    unsigned losses;        /* stages that have ended since its last token */
+    uint64_t serving;       /* the last time that a stage took requests and this one was looked at */
     size_t bytes;           /* in the ledger */
 };
 
@@ -49,13 +53,14 @@ struct desk {
     LIST_HEAD(, desk_entry) models; /* at most one for each job of this node that serves */
     struct ledger_queue bytes;
     uint64_t last_id;
+    uint64_t serving; /* how often a stage began to take requests */
 };
 
 /* --- the end of a request --------------------------------------------------------------------- */
 
-static void say(struct model_ask *a, json_t *message)
+static bool say(struct model_ask *a, json_t *message)
 {
-    (void)a->d->setup.say(a->d->setup.owner, a->job, message); /* not now: it is asked again */
+    return !a->d->setup.say(a->d->setup.owner, a->job, message);
 }
 
 static void finish(struct model_ask *a)
@@ -119,7 +124,7 @@ static void ask_stage(struct model_ask *a)
     if (have)
         json_object_set(request, "so_far", so_far);
     json_decref(so_far);
-    say(a, json_pack("{s:s s:o}", "do", "ask", "ask", request));
+    a->is_said = say(a, json_pack("{s:s s:o}", "do", "ask", "ask", request)) || a->is_said;
     for (size_t i = 0; i < a->nchoices; i++)
         if (a->choices[i].is_over)
             say(a,
@@ -147,6 +152,7 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
                             .bytes = bytes};
     for (size_t i = 0; i < choices; i++)
         a->choices[i].ids = json_array();
+    a->serving = d->serving; /* what serves now hears of it below */
     a->patience = timer_new(d->setup.base, on_patience, a);
     LIST_INSERT_HEAD(&d->asks, a, next);
     wait_on(a);
@@ -189,14 +195,20 @@ static size_t size_of(const json_t *event, const char *key)
     return value > 0 ? (size_t)value : 0;
 }
 
-static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
+static struct desk_entry *entry_of(const struct desk *d, uint64_t job)
 {
-    const json_t *text = json_object_get(event, "template");
     struct desk_entry *m;
-    struct model_ask *a;
     LIST_FOREACH (m, &d->models, next)
         if (m->it.job == job)
-            break;
+            return m;
+    return NULL;
+}
+
+/* Before it serves. */
+static void hear_template(struct desk *d, uint64_t job, const json_t *event)
+{
+    const json_t *text = json_object_get(event, "template");
+    struct desk_entry *m = entry_of(d, job);
     if (!m) {
         m = xcalloc(1, sizeof *m);
         m->it.job = job;
@@ -204,22 +216,54 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
     }
     m->it.format =
         chat_format_of(json_is_string(text) ? json_string_value(text) : "", json_string_length(text));
+}
+
+/* One that this stage was not asked yet: looked for from the beginning, since others may go. */
+static struct model_ask *next_to_ask(const struct desk *d, uint64_t job)
+{
+    struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (a->job == job && !a->is_over && a->serving != d->serving)
+            return a;
+    return NULL;
+}
+
+/* A request that ends each stage would keep all others from their answers. */
+static void give_up(struct model_ask *a)
+{
+    struct refusal refusal;
+    refusal_set(&refusal, REFUSAL_INTERNAL, NULL,
+                "%u stages of this model ended one after the other while they worked on this request",
+                a->losses);
+    fail(a, &refusal);
+}
+
+static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
+{
+    struct desk_entry *m = entry_of(d, job);
+    if (!m)
+        return;
     m->it.max_context = size_of(event, "max_context");
     m->it.dim = size_of(event, "dim");
     m->it.kv_blocks = size_of(event, "kv_blocks");
-    LIST_FOREACH (a, &d->asks, next)
-        if (a->job == job && !a->is_over)
+    d->serving++;
+    for (struct model_ask *a; (a = next_to_ask(d, job));) {
+        a->serving = d->serving;
+        a->losses += a->is_said;
+        if (a->losses > LOSSES_MAX)
+            give_up(a);
+        else
             ask_stage(a);
+    }
 }
 
 static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 {
-    struct desk_entry *m;
-    LIST_FOREACH (m, &d->models, next)
-        if (m->it.job == job) {
-            json_decref(m->it.load);
-            m->it.load = json_deep_copy(event);
-        }
+    struct desk_entry *m = entry_of(d, job);
+    if (!m)
+        return;
+    json_decref(m->it.load);
+    m->it.load = json_deep_copy(event);
 }
 
 static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
@@ -267,6 +311,7 @@ static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *tok
     if (!json_is_integer(id) || !ledger_take(&a->d->bytes, more))
         return false;
     a->bytes += more;
+    a->losses = 0;
     return !json_array_append_new(c->ids, json_integer(json_integer_value(id)));
 }
 
@@ -292,8 +337,8 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
     while (n < TOP_MAX && n < json_array_size(top) &&
            read_likely(&likely[n + 1], rooms[n + 1], json_array_get(top, n)))
         n++;
-    const struct reply_token told = {.self = likely[0], .top = likely + 1, .ntop = n};
-    if (a->ops->token(a->owner, at, &told))
+    const struct reply_token read = {.self = likely[0], .top = likely + 1, .ntop = n};
+    if (a->ops->token(a->owner, at, &read))
         return;
     c = choice_of(a = find(d, job, token), token, &at);
     if (!c)
@@ -362,36 +407,34 @@ static void hear_answer(struct desk *d, uint64_t job, const json_t *event)
 static const struct {
     const char *kind;
     void (*hear)(struct desk *d, uint64_t job, const json_t *event);
-} words[] = {{"serving", hear_serving},    {"load", hear_load},
-             {"ask-begun", hear_begun},    {"tokens", hear_tokens},
-             {"ended", hear_ended},        {"refused", hear_refused},
-             {"embedded", hear_answer},    {"tokenized", hear_answer},
-             {"detokenized", hear_answer}, {NULL, NULL}};
+    bool is_shared; /* who follows the job hears it, too */
+} words[] = {{"chat-template", hear_template, false},
+             {"serving", hear_serving, true},
+             {"load", hear_load, true},
+             {"ask-begun", hear_begun, false},
+             {"tokens", hear_tokens, false},
+             {"ended", hear_ended, false},
+             {"refused", hear_refused, false},
+             {"embedded", hear_answer, false},
+             {"tokenized", hear_answer, false},
+             {"detokenized", hear_answer, false}};
 
-bool desk_hears(const char *kind)
+bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event)
 {
-    size_t i = 0;
-    while (words[i].kind && strcmp(words[i].kind, kind))
-        i++;
-    return words[i].kind;
-}
-
-void desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event)
-{
-    for (size_t i = 0; words[i].kind; i++)
-        if (!strcmp(words[i].kind, kind))
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(words[i].kind, kind)) {
             words[i].hear(d, job, event);
+            return !words[i].is_shared;
+        }
+    return false;
 }
 
 /* --- models, opening and closing -------------------------------------------------------------- */
 
 const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
-    const struct desk_entry *m;
-    LIST_FOREACH (m, &d->models, next)
-        if (m->it.job == job)
-            return &m->it;
-    return NULL;
+    const struct desk_entry *m = entry_of(d, job);
+    return m && m->it.max_context ? &m->it : NULL;
 }
 
 static void forget_model(struct desk_entry *m)
@@ -415,12 +458,9 @@ static void fail_all(struct desk *d, uint64_t job, const struct refusal *refusal
 void desk_ended(struct desk *d, uint64_t job, const char *why)
 {
     struct refusal refusal;
-    struct desk_entry *m;
-    LIST_FOREACH (m, &d->models, next)
-        if (m->it.job == job) {
-            forget_model(m);
-            break;
-        }
+    struct desk_entry *m = entry_of(d, job);
+    if (m)
+        forget_model(m);
     refusal_set(&refusal, REFUSAL_INTERNAL, NULL, "job %llu, which served this model, is over: %s",
                 (unsigned long long)job, why);
     fail_all(d, job, &refusal);

@@ -31,7 +31,7 @@ struct desk_setup {
     unsigned patience_ms; /* with a stage that says nothing of a request; 0: ten minutes */
 };
 struct desk *desk_new(const struct desk_setup *setup);
-/* All that wait are told so. Before http_stop. */
+/* Requests that wait fail with a sentence. Before http_stop. */
 void desk_free(struct desk *d);
 
 /* --- models ----------------------------------------------------------------------------------- */
@@ -47,9 +47,8 @@ struct desk_model {
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
 
-/* Is an event of a stage, by its kind, for the desk? */
-bool desk_hears(const char *kind);
-void desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);
+/* An event of a stage. True: it was for the desk alone. */
+bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);
 void desk_ended(struct desk *d, uint64_t job, const char *why); /* that job, with a sentence */
 
 /* --- requests --------------------------------------------------------------------------------- */

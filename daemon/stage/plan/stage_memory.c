@@ -72,7 +72,16 @@ size_t memory_of_machine(void)
     return meminfo("MemTotal:");
 }
 
-void memory_explain(struct err *err, size_t planned)
+const char *memory_way_out(enum job_type type)
+{
+    static const char *const ways[JOB_TYPES] = {[JOB_TRAIN] = "a smaller --seq-len or --micro-batch-size",
+                                                [JOB_GENERATE] = "a shorter prompt or a smaller --max-tokens",
+                                                [JOB_SCORE] = "shorter texts or a smaller --seq-len",
+                                                [JOB_SERVE] = "a smaller --max-kv-size or --max-context"};
+    return ways[type];
+}
+
+void memory_explain(struct err *err, enum job_type type, size_t planned)
 {
     char why[sizeof err->text], plan[80] = "nothing was planned yet";
     struct memory_use use = {0};
@@ -82,10 +91,8 @@ void memory_explain(struct err *err, size_t planned)
     if (planned)
         snprintf(plan, sizeof plan, "%s were planned for this stage", had.need);
     snprintf(why, sizeof why, "%s", err->text);
-    err_set(err, -ENOMEM,
-            "%.250s: %s, it has %s, and this node has %s available: use another split, or a smaller "
-            "--seq-len or --micro-batch-size",
-            why, plan, had.have, left.need);
+    err_set(err, -ENOMEM, "%.250s: %s, it has %s, and this node has %s available: use another split, or %s",
+            why, plan, had.have, left.need, memory_way_out(type));
 }
 
 bool memory_due(struct memory_watch *w, struct instant now)

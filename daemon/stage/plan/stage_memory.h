@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/job_type.h"
 #include "engine/err.h"
 #include "net/clock.h"
 
@@ -28,9 +29,12 @@ int memory_parse(struct memory_use *ret, const char *status);
 int memory_read(struct memory_use *ret); /* of this process; −errno */
 size_t memory_of_machine(void);          /* bytes; 0: it does not tell */
 
+/* The options that make a job of this type smaller, as in "use %s". */
+const char *memory_way_out(enum job_type type);
+
 /* Puts behind a sentence about memory that the system refused what was planned for this stage (0:
  * nothing yet), what it has, and what the machine could still give. */
-void memory_explain(struct err *err, size_t planned);
+void memory_explain(struct err *err, enum job_type type, size_t planned);
 
 bool memory_due(struct memory_watch *w,
                 struct instant now); /* true: it is looked at now, and not again for a second */

@@ -15,6 +15,7 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
 #include "daemon/stage/plan/decode_forecast.h"
+#include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
@@ -487,12 +488,10 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
     layers_text(layers, sizeof layers, p, r);
     whole_need(whole, sizeof whole, p, in);
     note_lack(&h->planning, node, p->bytes[r] - in->available[r]);
-    return err_set(
-        err, -ENOSPC,
-        "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or --micro-batch-size, or "
-        "add a node",
-        json_string_value(json_object_get(node, "name")), here.need, layers, here.have, whole,
-        p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
+    return err_set(err, -ENOSPC, "node %s needs %s for %s and has %s%s: use %s%s, or add a node",
+                   json_string_value(json_object_get(node, "name")), here.need, layers, here.have, whole,
+                   p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "",
+                   memory_way_out(p->type));
 }
 
 static int split_on_nodes(struct head *h, struct err *err)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/model/stage.h"
+#include "engine/num/rng.h"
 
 #define NOBODY UINT32_MAX
 
@@ -50,21 +51,10 @@ static void ring_remove(struct kv_pool *p, uint32_t b)
 
 /* --- hashes ----------------------------------------------------------------------------------- */
 
-/* Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014: the mix of
- * SplitMix64. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static uint64_t hash_on(uint64_t of, const uint32_t *ids)
 {
     for (size_t i = 0; i < STAGE_KV_BLOCK; i++)
-        of = mix(of + UINT64_C(0x9e3779b97f4a7c15) + ids[i]);
+        of = rng_mix(of + UINT64_C(0x9e3779b97f4a7c15) + ids[i]);
     return of;
 }
 

@@ -13,10 +13,10 @@ enum { LOAD_US = 1000000 };
 void tell_serving(struct server_run *s)
 {
     const char *source = s->model.tpl ? chat_template_source(s->model.tpl) : NULL;
+    stage_event(s->head->events, "chat-template", json_pack("{s:s?}", "template", source));
     stage_event(s->head->events, "serving",
-                json_pack("{s:s? s:I s:I s:I}", "template", source, "max_context",
-                          (json_int_t)s->plan->positions, "dim", (json_int_t)s->plan->dim, "kv_blocks",
-                          (json_int_t)s->plan->kv_blocks));
+                json_pack("{s:I s:I s:I}", "max_context", (json_int_t)s->plan->positions, "dim",
+                          (json_int_t)s->plan->dim, "kv_blocks", (json_int_t)s->plan->kv_blocks));
 }
 
 void tell_begun(struct server_run *s, struct seq *q, size_t cached)

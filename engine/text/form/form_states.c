@@ -9,21 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "num/rng.h"
 #include "text/textbuf.h"
-
-/* Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 static uint64_t hash_two(uint32_t a, uint32_t b)
 {
-    return mix(((uint64_t)a << 32 | b) + UINT64_C(0x9e3779b97f4a7c15));
+    return rng_mix(((uint64_t)a << 32 | b) + UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
@@ -152,7 +143,7 @@ static uint64_t hash_of(const struct form_match *m, bool may_end)
 {
     uint64_t h = may_end;
     for (size_t i = 0; i < m->nfound; i++)
-        h = mix(h + hash_two(m->found[i].op, m->found[i].frame));
+        h = rng_mix(h + hash_two(m->found[i].op, m->found[i].frame));
     return h;
 }
 

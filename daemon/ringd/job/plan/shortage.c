@@ -20,6 +20,7 @@ struct shortage {
     struct job_nodes nodes;
     size_t at; /* of them */
     uint64_t bytes;
+    uint64_t others; /* bytes that all holders were promised */
     size_t n;
     struct holder held[RING_MAX_NODES * MEMBER_STAGES];
 };
@@ -35,6 +36,7 @@ struct shortage *shortage_new(const struct job_nodes *offered, const struct memb
             const bool is_own = stage->job == job && !memcmp(stage->head, head, sizeof stage->head);
             if (is_own || !stage->bytes)
                 continue;
+            s->others += stage->bytes;
             struct holder *h = &s->held[s->n++];
             *h = (struct holder){.node = node, .job = stage->job};
             memcpy(h->head, stage->head, sizeof h->head);
@@ -45,7 +47,7 @@ struct shortage *shortage_new(const struct job_nodes *offered, const struct memb
 bool shortage_note(struct shortage *s, const uint8_t at[16], uint64_t bytes)
 {
     const size_t node = job_nodes_find(&s->nodes, at);
-    if (!s->n || node == s->nodes.n)
+    if (!s->n || node == s->nodes.n || bytes > s->others + NOISE_BYTES)
         return false;
     s->at = node;
     s->bytes = bytes;

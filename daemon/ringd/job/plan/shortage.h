@@ -19,8 +19,8 @@ struct shortage;
 struct shortage *shortage_new(const struct job_nodes *offered, const struct members_ring *ring,
                               const uint8_t head[16], uint64_t job);
 void shortage_free(struct shortage *s); /* may be NULL */
-/* That node lacked so many bytes. False: nobody else held memory of the nodes, so waiting would not
- * help. */
+/* That node lacked so many bytes. False: others hold less than that of all nodes together, so
+ * waiting would not help. */
 bool shortage_note(struct shortage *s, const uint8_t at[16], uint64_t bytes);
 bool shortage_is_known(const struct shortage *s); /* something lacked; s may be NULL */
 /* Nothing has changed that would help: no holder is gone, no node more is there, and not so much

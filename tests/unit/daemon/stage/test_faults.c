@@ -54,12 +54,12 @@ static void refused_memory(void **state)
     struct err err;
     (void)state;
     err_set(&err, -ENOMEM, "scratch needs 900 MiB, which the system refuses");
-    memory_explain(&err, (size_t)5 << 30);
+    memory_explain(&err, JOB_TRAIN, (size_t)5 << 30);
     assert_memory_equal(err.text, "scratch needs 900 MiB, which the system refuses: 5.0", 52);
     assert_non_null(strstr(err.text, " GiB were planned for this stage, it has 0.0"));
     assert_non_null(strstr(err.text, "iB available: use another split, or a smaller --seq-len"));
     err_set(&err, -ENOMEM, "out of memory");
-    memory_explain(&err, 0);
+    memory_explain(&err, JOB_TRAIN, 0);
     assert_memory_equal(err.text, "out of memory: nothing was planned yet, it has ", 47);
 }
 

@@ -296,7 +296,7 @@ static inline void hold_memory(struct head *h, uint64_t job)
     struct member *self = members_self(h->members);
     self->nstages = job > 0;
     self->stages[0] =
-        (struct member_stage){.job = job, .head = {2}, .class = JOB_CLASS_INTERACTIVE, .bytes = 1 << 20};
+        (struct member_stage){.job = job, .head = {2}, .class = JOB_CLASS_INTERACTIVE, .bytes = 1 << 30};
 }
 
 /* Its plan finds that this node lacks 1 GiB. */

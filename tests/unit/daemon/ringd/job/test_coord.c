@@ -279,6 +279,19 @@ static void jobs_live_side_by_side(void **state)
     assert_string_equal(first->error, "there are jobs before it");
 }
 
+/* What others hold would not be enough. */
+static void a_job_that_never_fits_beside_others_fails(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    hold_memory(h, 3);
+    members_self(h->members)->stages[0].bytes = 1 << 20;
+    const struct job *job = submit(h);
+    say_lacks(h, job);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_non_null(strstr(job->error, "too little"));
+}
+
 static void a_job_waits_for_memory(void **state)
 {
     struct head *h = *state;
@@ -411,6 +424,7 @@ int main(void)
         WITH_HEAD(a_collision_is_tried_again),
         WITH_HEAD(a_job_says_which_node_it_waits_for),
         WITH_HEAD(jobs_live_side_by_side),
+        WITH_HEAD(a_job_that_never_fits_beside_others_fails),
         WITH_HEAD(a_job_waits_for_memory),
         WITH_HEAD(a_job_waits_for_memory_of_other_nodes),
         WITH_HEAD(every_wait_has_a_deadline),

@@ -116,9 +116,16 @@ static void hear(struct world *w, const char *kind, const char *event)
 {
     json_t *json = json_loads(event, 0, NULL);
     assert_non_null(json);
-    assert_true(desk_hears(kind));
-    desk_hear(w->desk, JOB, kind, json);
+    const bool is_shared = !strcmp(kind, "serving");
+    assert_int_equal(desk_hear(w->desk, JOB, kind, json), !is_shared);
     json_decref(json);
+}
+
+/* The stage takes requests. */
+static void serve(struct world *w, const char *event)
+{
+    hear(w, "chat-template", "{\"template\":null}");
+    hear(w, "serving", event);
 }
 
 static void token(struct world *w, int choice, int n, int id, const char *text)
@@ -171,7 +178,7 @@ static void after_a_loss_it_goes_on_behind_its_tokens(void **state)
     token(w, 1, 1, 8, "x");
     hear(w, "ended", "{\"id\":1,\"choice\":1,\"why\":\"stop\"}");
     json_array_clear(w->said);
-    hear(w, "serving", "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8,\"template\":null}");
+    serve(w, "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8}");
     assert_said(w, "[{\"ask\":{\"id\":1,\"kind\":\"text\",\"so_far\":[[5,6],[8]]},\"do\":\"ask\"},"
                    "{\"choice\":1,\"do\":\"cancel\",\"id\":1}]");
     hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9,\"cached_tokens\":0}");
@@ -181,13 +188,30 @@ static void after_a_loss_it_goes_on_behind_its_tokens(void **state)
     assert_int_equal(desk_model(w->desk, JOB)->max_context, 64);
 }
 
+/* One that ends every stage would keep all others from their answers. */
+static void what_ends_stage_after_stage_is_given_up(void **state)
+{
+    struct world *w = *state;
+    ask(w, 1);
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    for (int i = 0; i < 3; i++)
+        serve(w, "{\"max_context\":64}");
+    token(w, 0, 1, 5, "a"); /* it is not the request */
+    for (int i = 0; i < 3; i++)
+        serve(w, "{\"max_context\":64}");
+    assert_int_equal(w->failed, 0);
+    serve(w, "{\"max_context\":64}");
+    assert_int_equal(w->failed, 1);
+    assert_non_null(strstr(w->refusal.text, "4 stages of this model ended"));
+}
+
 static void what_is_asked_while_there_is_no_stage_is_asked_later(void **state)
 {
     struct world *w = *state;
     w->is_gone = true;
     ask(w, 1);
     w->is_gone = false;
-    hear(w, "serving", "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8}");
+    serve(w, "{\"max_context\":64,\"dim\":4,\"kv_blocks\":8}");
     assert_said(w, "[{\"ask\":{\"id\":1,\"kind\":\"text\"},\"do\":\"ask\"}]");
 }
 
@@ -229,7 +253,7 @@ static void the_end_of_the_job_ends_its_requests(void **state)
 {
     struct world *w = *state;
     ask(w, 1);
-    hear(w, "serving", "{\"max_context\":64}");
+    serve(w, "{\"max_context\":64}");
     desk_ended(w->desk, JOB, "it was stopped");
     assert_int_equal(w->failed, 1);
     assert_non_null(strstr(w->refusal.text, "it was stopped"));
@@ -246,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_is_answered_token_by_token, start, stop),
         cmocka_unit_test_setup_teardown(after_a_loss_it_goes_on_behind_its_tokens, start, stop),
+        cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
