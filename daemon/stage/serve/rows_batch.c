@@ -109,8 +109,10 @@ static int check_head(const struct wire_head *h, size_t n, const struct job_plan
                            (uint64_t)h->nblocks * sizeof(uint32_t);
     if (needs != n)
         return refuse(err, from, "its length", n);
+    static const struct wire_head end = {.is_end = 1};
     if (h->is_end)
-        return n == sizeof *h ? 0 : refuse(err, from, "the length of the last one", n);
+        return memcmp(h, &end, sizeof end) ? refuse(err, from, "what the last one holds beside its end", n)
+                                           : 0;
     if (!h->npieces || h->npieces > p->seqs)
         return refuse(err, from, "the number of its pieces", h->npieces);
     if (!h->nrows || h->nrows > p->tokens)
