@@ -19,6 +19,8 @@ static const char *const texts[] = {"QUEUED", "RUNNING", "STOPPING", "INTERRUPTE
                                     "step",   "",        NULL};
 static const struct input_words words = {keys, texts};
 
+enum { ATTEMPTS_MOST = INT32_MAX };
+
 /* Fields of the input stand in place of those that can be read. */
 static json_t *entry_of(struct input *in)
 {
@@ -66,6 +68,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         json_t *life = job_keep_encode(job);
         expect(life != NULL);
         json_object_set_new(entry, "life", life);
+        if (job->attempt > ATTEMPTS_MOST) { /* no number is left for another life */
+            json_decref(entry);
+            job_free(job);
+            return 0;
+        }
         expect(!job_keep_read(&again, entry, &err));
         expect(again->state == job->state && json_equal(again->lent, job->lent) == (job->lent != NULL));
         job_free(again);
