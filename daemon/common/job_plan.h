@@ -20,7 +20,7 @@
 #include "engine/pipe/sched.h"
 
 enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = JOB_MAX_ADAPTERS * PLAN_MAX_TURNS };
-enum { JOB_SERVED_MAX = 256 }; /* sequences of a microbatch of rows */
+enum { JOB_SERVED_MAX = 256, JOB_DRAFT_MAX = 31 }; /* of a microbatch of rows: sequences; guesses of one */
 enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
 
 struct job_plan {

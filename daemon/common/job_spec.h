@@ -41,7 +41,7 @@ struct job_spec {
      * model was made for; sequences and rows of a prompt in a microbatch; whether keys and values
      * are kept as bf16. */
     const char *served_name;
-    size_t max_context, max_num_seqs, prefill_step;
+    size_t max_context, max_num_seqs, prefill_step, draft_max;
     bool kv_is_bf16;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */

@@ -129,6 +129,9 @@ static const struct field spec_fields[] = {
           "work on this many requests at once, on each node"),
     WHOLE("prefill_step_size", SERVE, prefill_step, 1, 4096, 128, "N",
           "read prompts in pieces of this many tokens; answers under way wait for one piece at most"),
+    WHOLE("draft_max", SERVE, draft_max, 0, JOB_DRAFT_MAX, 16, "N",
+          "guess this many tokens of an answer at most from the text before them, where that is faster; the "
+          "answers are the same; 0: none"),
     CHOICE("kv", SERVE, kv_is_bf16, kv_types, false,
            "number type of stored keys and values; bf16 takes half the memory, and is less exact"),
 

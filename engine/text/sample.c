@@ -47,6 +47,9 @@ static void adjusted_logits(const float *logits, size_t vocab, const struct samp
         float *logit = &scratch[a->id].p;
         *logit = (*logit > 0 ? *logit / a->repeat : *logit * a->repeat) + a->add;
     }
+    for (size_t i = 0; i < vocab && params->allowed; i++)
+        if (!(params->allowed[i / 64] >> (i % 64) & 1))
+            scratch[i].p = NAN; /* as one that has no logit */
 }
 
 /* exp((logit − max) / T), which is 1 for the maximum, also when that is infinite. NaN weighs
@@ -148,7 +151,7 @@ uint32_t sample_token(const float *logits, size_t vocab, const struct sample_par
                       struct sample_scratch *scratch)
 {
     const bool is_greedy = !(params->temperature > 0);
-    if (!vocab || (is_greedy && !params->nadjust))
+    if (!vocab || (is_greedy && !params->nadjust && !params->allowed))
         return first_maximum(logits, vocab);
     adjusted_logits(logits, vocab, params, scratch);
     const uint32_t best = first_heaviest(scratch, vocab);

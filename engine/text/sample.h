@@ -4,7 +4,8 @@
  * head.
  *
  * The order is that of Hugging Face's generate: adjustments of single tokens, temperature, top_k,
- * top_p, min_p. Each looks at what those before it left. */
+ * top_p, min_p. Each looks at what those before it left. Tokens that are
+ * not allowed are no part of any of it. */
 #ifndef TEXT_SAMPLE_H
 #define TEXT_SAMPLE_H
 
@@ -28,7 +29,15 @@ struct sample_params {
     uint64_t seed;
     const struct sample_adjust *adjust; /* [nadjust] borrowed: in turn; each id below vocab */
     size_t nadjust;
+    /* Which tokens may be chosen: bit id % 64 of word id / 64, [sample_words(vocab)] borrowed, at
+     * least one of them; NULL: all. */
+    const uint64_t *allowed;
 };
+
+static inline size_t sample_words(size_t vocab)
+{
+    return (vocab + 63) / 64;
+}
 
 /* Chooses from logits [vocab] for the index-th new token of a sequence: a pure function of its
  * arguments, so a rerun with the same seed repeats. `scratch` holds vocab entries. */

@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     json_t *json = json_loads(schema, 0, NULL);
     bench_must(form_tokens_of(&tokens, tok, vocab, NULL, 0, &err), &err);
     bench_must(form_of_json_object(&object, &err), &err);
-    bench_must(form_of_schema(&person, json, NULL, &err), &err);
+    bench_must(form_of_schema(&person, json, &err), &err);
     float *logits = bench_alloc(vocab * sizeof *logits);
     for (uint32_t i = 0; i < vocab; i++)
         logits[i] = (float)(i % 1000);

@@ -26,7 +26,7 @@ static int form_of(struct form **ret, uint8_t what, const char *text, size_t n, 
         schema = json_loadb(text, n, JSON_DECODE_ANY, NULL);
     else
         schema = json_pack("{s:s%}", "pattern", text, n); /* NULL if it is not UTF-8 */
-    r = schema ? form_of_schema(ret, schema, NULL, err) : err_set(err, -EINVAL, "this is no schema");
+    r = schema ? form_of_schema(ret, schema, err) : err_set(err, -EINVAL, "this is no schema");
     json_decref(schema);
     return r;
 }

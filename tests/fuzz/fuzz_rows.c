@@ -37,6 +37,8 @@ static void check_choice(const struct rows_choice *c, size_t nrows)
     expect(c->how.temperature >= 0 && c->how.top_p >= 0 && c->how.top_p <= 1);
     for (size_t i = 0; i < c->how.nadjust; i++)
         expect(c->how.adjust[i].id < plan.vocab && c->how.adjust[i].repeat > 0);
+    if (c->how.allowed)
+        expect((c->how.allowed[0] | c->how.allowed[1]) && !(c->how.allowed[1] >> (plan.vocab % 64)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -54,10 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_choice(&b.choices[i], b.nrows);
     expect(b.is_end || (rows == b.nrows && rows <= plan.tokens));
     expect(b.first_hidden + b.nhidden <= b.nrows);
-    expect(n <= rows_batch_most(&plan));
-    uint8_t *again = malloc(rows_batch_most(&plan));
+    expect(n <= rows_batch_most(&plan) && n == rows_batch_size(&b, plan.vocab));
+    uint8_t *again = malloc(n);
     expect(again != NULL);
-    expect(rows_batch_encode(again, &b) == n);
+    rows_batch_encode(again, &b, plan.vocab);
     free(again);
     rows_batch_done(&b);
     return 0;

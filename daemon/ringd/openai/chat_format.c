@@ -58,6 +58,7 @@ struct chat_format chat_format_of(const char *chat_template, size_t n)
 {
     struct chat_format f = {.reasons =
                                 has(chat_template, n, MARK_THINK) || has(chat_template, n, MARK_THINK_END),
+                            .calls_in_code = has(chat_template, n, "```json"),
                             .arguments_are_text = joins_arguments(chat_template, n)};
     for (size_t i = 0; i < sizeof signs / sizeof *signs && !f.calls; i++)
         if (has(chat_template, n, signs[i].text))

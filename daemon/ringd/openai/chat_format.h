@@ -35,6 +35,7 @@ struct call_format {
 struct chat_format {
     const struct call_format *calls; /* static, or NULL: the model has no tools that we know */
     bool reasons;                    /* the answer may begin with <think> */
+    bool calls_in_code;              /* of DeepSeek V3 and R1: arguments stand in ```json … ``` */
     bool arguments_are_text;         /* the template joins arguments to texts: they are no objects */
 };
 

@@ -10,6 +10,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_feed.h"
+#include "daemon/ringd/openai/answer_form.h"
 #include "daemon/ringd/openai/reply.h"
 #include "daemon/ringd/openai/turns.h"
 #include "daemon/ringd/serve/served.h"
@@ -37,6 +38,7 @@ struct completion {
     time_t created;
     struct reply *reply;     /* owned; NULL: none of the prompts has begun */
     struct prompt_ask *asks; /* owned [request.nprompts] */
+    json_t *form;            /* owned: of all answers, or NULL */
     size_t open;             /* choices that have not ended */
     struct out_text out;
 };
@@ -52,6 +54,7 @@ static void completion_free(struct completion *c)
     reply_free(c->reply);
     completion_request_done(&c->request);
     out_text_done(&c->out);
+    json_decref(c->form);
     free(c->asks);
     free(c->model);
     free(c);
@@ -194,6 +197,8 @@ static json_t *ask_of(const struct completion *c, size_t prompt)
 {
     const struct completion_request *q = &c->request;
     json_t *json = choice_fields(q, prompt);
+    if (c->form)
+        json_object_set(json, "form", c->form);
     if (q->api == API_COMPLETIONS) {
         const struct completion_prompt *p = &q->prompts[prompt];
         json_object_set_new(json, p->text ? "text" : "ids",
@@ -209,20 +214,6 @@ static json_t *ask_of(const struct completion *c, size_t prompt)
     if (q->template_args)
         json_object_set(json, "template_args", q->template_args);
     return json;
-}
-
-/* What was read of a request, and is not there yet. */
-static int check(const struct completion_request *q, struct refusal *refusal)
-{
-    static const char *const forms[] = {
-        [ANSWER_JSON] = "response_format", [ANSWER_SCHEMA] = "response_format", [ANSWER_GRAMMAR] = "grammar"};
-    if (q->form != ANSWER_TEXT)
-        return refusal_set(refusal, REFUSAL_UNSUPPORTED, forms[q->form],
-                           "\"%s\" is not supported yet: ask for the form in the prompt", forms[q->form]);
-    if (q->tool_choice == TOOLS_REQUIRED || q->tool_choice == TOOLS_NAMED)
-        return refusal_set(refusal, REFUSAL_UNSUPPORTED, "tool_choice",
-                           "\"tool_choice\" may be \"auto\" or \"none\": a call cannot be enforced yet");
-    return 0;
 }
 
 void served_complete(const struct served *served, struct http_call *call, enum completion_api api,
@@ -243,7 +234,7 @@ void served_complete(const struct served *served, struct http_call *call, enum c
     c->created = time(NULL);
     c->open = c->request.nprompts * c->request.n;
     c->asks = xcalloc(c->request.nprompts, sizeof *c->asks);
-    int r = check(&c->request, &refusal);
+    int r = answer_form_of(&c->form, &c->request, &c->format, &refusal);
     for (size_t i = 0; i < c->request.nprompts && !r; i++) {
         struct prompt_ask *a = &c->asks[i];
         *a = (struct prompt_ask){.of = c, .at = i};

@@ -10,7 +10,7 @@
 
 /* As they lie in a message: little-endian, as all data messages (message.h). */
 struct wire_head {
-    uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust;
+    uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust, nmasks;
 };
 struct wire_piece {
     uint32_t at, n, adapter, nblocks;
@@ -19,7 +19,7 @@ struct wire_choice {
     uint32_t row, top, wants_logprob, top_k;
     uint64_t index, seed;
     float temperature, top_p, min_p;
-    uint32_t nadjust;
+    uint32_t nadjust, is_masked, unused;
 };
 
 static size_t blocks_of(size_t positions)
@@ -27,11 +27,17 @@ static size_t blocks_of(size_t positions)
     return (positions + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
 }
 
+static size_t mask_bytes(size_t vocab)
+{
+    return sample_words(vocab) * sizeof(uint64_t);
+}
+
 size_t rows_batch_most(const struct job_plan *p)
 {
     return sizeof(struct wire_head) +
-           p->seqs * (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
-                      sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust));
+           p->seqs *
+               (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
+                sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust) + mask_bytes(p->vocab));
 }
 
 size_t rows_answer_size(const struct rows_batch *b, size_t dim)
@@ -51,7 +57,7 @@ static uint8_t *put(uint8_t *out, const void *from, size_t n)
     return out + n;
 }
 
-size_t rows_batch_encode(uint8_t *out, const struct rows_batch *b)
+static struct wire_head head_of(const struct rows_batch *b)
 {
     struct wire_head head = {.is_end = b->is_end,
                              .npieces = (uint32_t)b->npieces,
@@ -61,8 +67,30 @@ size_t rows_batch_encode(uint8_t *out, const struct rows_batch *b)
                              .nhidden = b->nhidden};
     for (size_t i = 0; i < b->npieces; i++)
         head.nblocks += (uint32_t)b->pieces[i].nblocks;
-    for (size_t i = 0; i < b->nchoices; i++)
+    for (size_t i = 0; i < b->nchoices; i++) {
         head.nadjust += (uint32_t)b->choices[i].how.nadjust;
+        head.nmasks += b->choices[i].how.allowed != NULL;
+    }
+    return head;
+}
+
+static uint64_t size_of_head(const struct wire_head *h, size_t vocab)
+{
+    return sizeof *h + (uint64_t)h->npieces * sizeof(struct wire_piece) +
+           (uint64_t)h->nchoices * sizeof(struct wire_choice) +
+           (uint64_t)h->nadjust * sizeof(struct sample_adjust) + (uint64_t)h->nblocks * sizeof(uint32_t) +
+           (uint64_t)h->nmasks * mask_bytes(vocab);
+}
+
+size_t rows_batch_size(const struct rows_batch *b, size_t vocab)
+{
+    const struct wire_head head = head_of(b);
+    return (size_t)size_of_head(&head, vocab);
+}
+
+void rows_batch_encode(uint8_t *out, const struct rows_batch *b, size_t vocab)
+{
+    const struct wire_head head = head_of(b);
     uint8_t *at = put(out, &head, sizeof head);
     for (size_t i = 0; i < b->nchoices; i++) {
         const struct rows_choice *c = &b->choices[i];
@@ -75,7 +103,8 @@ size_t rows_batch_encode(uint8_t *out, const struct rows_batch *b)
                                       .temperature = c->how.temperature,
                                       .top_p = c->how.top_p,
                                       .min_p = c->how.min_p,
-                                      .nadjust = (uint32_t)c->how.nadjust};
+                                      .nadjust = (uint32_t)c->how.nadjust,
+                                      .is_masked = c->how.allowed != NULL};
         at = put(at, &w, sizeof w);
     }
     for (size_t i = 0; i < b->npieces; i++) {
@@ -87,7 +116,9 @@ size_t rows_batch_encode(uint8_t *out, const struct rows_batch *b)
         at = put(at, b->choices[i].how.adjust, b->choices[i].how.nadjust * sizeof(struct sample_adjust));
     for (size_t i = 0; i < b->npieces; i++)
         at = put(at, b->pieces[i].blocks, b->pieces[i].nblocks * sizeof(uint32_t));
-    return (size_t)(at - out);
+    for (size_t i = 0; i < b->nchoices; i++)
+        if (b->choices[i].how.allowed)
+            at = put(at, b->choices[i].how.allowed, mask_bytes(vocab));
 }
 
 /* --- decoding --------------------------------------------------------------------------------- */
@@ -103,11 +134,7 @@ static int refuse(struct err *err, uint32_t from, const char *what, size_t is)
 static int check_head(const struct wire_head *h, size_t n, const struct job_plan *p, uint32_t from,
                       struct err *err)
 {
-    const uint64_t needs = sizeof *h + (uint64_t)h->npieces * sizeof(struct wire_piece) +
-                           (uint64_t)h->nchoices * sizeof(struct wire_choice) +
-                           (uint64_t)h->nadjust * sizeof(struct sample_adjust) +
-                           (uint64_t)h->nblocks * sizeof(uint32_t);
-    if (needs != n)
+    if (size_of_head(h, p->vocab) != n)
         return refuse(err, from, "its length", n);
     static const struct wire_head end = {.is_end = 1};
     if (h->is_end)
@@ -117,7 +144,7 @@ static int check_head(const struct wire_head *h, size_t n, const struct job_plan
         return refuse(err, from, "the number of its pieces", h->npieces);
     if (!h->nrows || h->nrows > p->tokens)
         return refuse(err, from, "the number of its rows", h->nrows);
-    if (h->nchoices > h->npieces)
+    if (h->nchoices > p->seqs || h->nchoices > h->nrows)
         return refuse(err, from, "the number of tokens to choose", h->nchoices);
     if (h->nhidden > h->nrows || h->first_hidden > h->nrows - h->nhidden)
         return refuse(err, from, "the number of rows whose values are wanted", h->nhidden);
@@ -164,36 +191,59 @@ static int check_adjusts(const struct sample_adjust *a, size_t n, const struct j
     return 0;
 }
 
-/* Where the arrays of a decoded one begin, in one allocation. */
+/* At least one token, and none that the model lacks. */
+static int check_masks(const uint64_t *masks, size_t n, const struct job_plan *p, uint32_t from,
+                       struct err *err)
+{
+    const size_t words = sample_words(p->vocab), odd = p->vocab % 64;
+    for (size_t i = 0; i < n; i++, masks += words) {
+        uint64_t any = 0;
+        for (size_t k = 0; k < words; k++)
+            any |= masks[k];
+        if (!any || (odd && masks[words - 1] >> odd))
+            return refuse(err, from, "a set of allowed tokens that has none, or one that is no token: it", i);
+    }
+    return 0;
+}
+
+/* Where the arrays of a decoded one begin, in one allocation; those of the widest members first. */
 struct rows_room {
     struct stage_piece *pieces;
     struct rows_choice *choices;
+    uint64_t *masks;
     struct sample_adjust *adjust;
     uint32_t *blocks;
 };
 
-static void *make_room(struct rows_room *ret, const struct wire_head *h)
+static void *make_room(struct rows_room *ret, const struct wire_head *h, size_t vocab)
 {
     const size_t pieces = h->npieces * sizeof *ret->pieces, choices = h->nchoices * sizeof *ret->choices,
-                 adjust = h->nadjust * sizeof *ret->adjust, blocks = h->nblocks * sizeof *ret->blocks;
-    uint8_t *room = malloc(pieces + choices + adjust + blocks + 1);
-    if (room)
-        *ret = (struct rows_room){(struct stage_piece *)room, (struct rows_choice *)(room + pieces),
-                                  (struct sample_adjust *)(room + pieces + choices),
-                                  (uint32_t *)(room + pieces + choices + adjust)};
+                 masks = h->nmasks * mask_bytes(vocab), adjust = h->nadjust * sizeof *ret->adjust,
+                 blocks = h->nblocks * sizeof *ret->blocks;
+    uint8_t *room = malloc(pieces + choices + masks + adjust + blocks + 1), *at = room;
+    if (!room)
+        return NULL;
+    ret->pieces = (struct stage_piece *)(void *)at;
+    ret->choices = (struct rows_choice *)(void *)(at += pieces);
+    ret->masks = (uint64_t *)(void *)(at += choices);
+    ret->adjust = (struct sample_adjust *)(void *)(at += masks);
+    ret->blocks = (uint32_t *)(void *)(at + adjust);
     return room;
 }
 
 static int read_choices(struct rows_batch *b, const struct wire_head *h, const struct rows_room *room,
                         const uint8_t *in, const struct job_plan *p, uint32_t from, struct err *err)
 {
-    size_t adjusts = 0;
+    const size_t words = sample_words(p->vocab);
+    size_t adjusts = 0, masks = 0;
     for (size_t i = 0; i < h->nchoices; i++) {
         struct wire_choice w;
         memcpy(&w, in + i * sizeof w, sizeof w);
         int r = check_choice(&w, h->nrows, p, from, err);
         if (!r && w.nadjust > h->nadjust - adjusts)
             r = refuse(err, from, "the number of adjusted tokens", w.nadjust);
+        if (!r && w.is_masked && masks == h->nmasks)
+            r = refuse(err, from, "the number of sets of allowed tokens", masks);
         if (r)
             return r;
         b->choices[i] = (struct rows_choice){.row = w.row,
@@ -206,9 +256,13 @@ static int read_choices(struct rows_batch *b, const struct wire_head *h, const s
                                                      .top_k = w.top_k,
                                                      .seed = w.seed,
                                                      .adjust = room->adjust + adjusts,
-                                                     .nadjust = w.nadjust}};
+                                                     .nadjust = w.nadjust,
+                                                     .allowed = w.is_masked ? room->masks + masks * words : NULL}};
         adjusts += w.nadjust;
+        masks += w.is_masked != 0;
     }
+    if (masks != h->nmasks)
+        return refuse(err, from, "the number of sets of allowed tokens", h->nmasks);
     return adjusts == h->nadjust ? 0 : refuse(err, from, "the number of adjusted tokens", h->nadjust);
 }
 
@@ -251,21 +305,25 @@ int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const
                            .nchoices = h.nchoices,
                            .first_hidden = h.first_hidden,
                            .nhidden = h.nhidden,
-                           .room = make_room(&room, &h)};
+                           .room = make_room(&room, &h, p->vocab)};
     if (!b.room)
         return err_set(err, -ENOMEM, "out of memory for a microbatch");
     b.pieces = room.pieces;
     b.choices = room.choices;
     const uint8_t *choices = in + sizeof h, *pieces = choices + h.nchoices * sizeof(struct wire_choice),
                   *adjust = pieces + h.npieces * sizeof(struct wire_piece),
-                  *blocks = adjust + h.nadjust * sizeof *room.adjust;
+                  *blocks = adjust + h.nadjust * sizeof *room.adjust,
+                  *masks = blocks + h.nblocks * sizeof *room.blocks;
     memcpy(room.adjust, adjust, h.nadjust * sizeof *room.adjust);
+    memcpy(room.masks, masks, h.nmasks * mask_bytes(p->vocab));
     memcpy(room.blocks, blocks, h.nblocks * sizeof *room.blocks);
     r = read_choices(&b, &h, &room, choices, p, from, err);
     if (!r)
         r = read_pieces(&b, &h, &room, pieces, p, from, err);
     if (!r)
         r = check_adjusts(room.adjust, h.nadjust, p, from, err);
+    if (!r)
+        r = check_masks(room.masks, h.nmasks, p, from, err);
     if (r)
         rows_batch_done(&b);
     else

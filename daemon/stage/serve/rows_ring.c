@@ -68,8 +68,12 @@ static void *buffer_of(struct rows_ring *r, size_t n, struct err *err)
 
 static int send_batch(struct rows_ring *r, uint32_t mb, const struct rows_batch *batch, struct err *err)
 {
-    uint8_t *buffer = buffer_of(r, rows_batch_most(r->plan), err);
-    return buffer ? send(r, MSG_TARGET, mb, buffer, rows_batch_encode(buffer, batch), false, err) : -ENOMEM;
+    const size_t n = rows_batch_size(batch, r->plan->vocab);
+    uint8_t *buffer = buffer_of(r, n, err);
+    if (!buffer)
+        return -ENOMEM;
+    rows_batch_encode(buffer, batch, r->plan->vocab);
+    return send(r, MSG_TARGET, mb, buffer, n, false, err);
 }
 
 /* --- computing -------------------------------------------------------------------------------- */

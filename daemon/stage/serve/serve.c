@@ -68,33 +68,61 @@ static bool take_messages(struct server_run *s)
 static bool is_end(const struct server_run *s, const struct seq *q, uint32_t id)
 {
     const struct config *c = &s->head->config;
+    const struct serve_forms *forms = &s->model.forms;
     for (size_t i = 0; i < c->neos; i++)
         if ((uint32_t)c->eos[i] == id)
+            return true;
+    for (size_t i = 0; i < forms->nends && q->ask->form; i++) /* what its form lets through as an end */
+        if (forms->ends[i] == id)
             return true;
     return q->ask->has_end && q->ask->end == id;
 }
 
-static int take_token(struct server_run *s, json_t *list, const struct flight *f, size_t i,
-                      const struct rows_answer *a, struct err *err)
+static int take_token(struct server_run *s, json_t *list, struct seq *q, const struct token_told *told,
+                      struct err *err)
 {
-    const struct likely *likely;
-    const struct rows_token *token = rows_answer_token(a, &f->batch, i, &likely);
-    struct seq *q = f->of_choice[i];
-    if (q->is_dead)
-        return 0;
-    if (token->token >= s->plan->vocab)
-        return err_set(err, -EBADMSG, "the last rank chose %u, which is no token of this model",
-                       token->token);
+    struct token_told t = *told;
+    const uint32_t id = t.token->token;
+    if (id >= s->plan->vocab)
+        return err_set(err, -EBADMSG, "the last rank chose %u, which is no token of this model", id);
     s->counts.generated++;
-    if (is_end(s, q, token->token)) {
+    if (is_end(s, q, id)) {
         q->ending = "stop";
         return 0;
     }
-    if (seq_append(q, token->token))
-        return err_set(err, -ENOMEM, "out of memory");
+    const int r = seq_append(q, id, &t.text, &t.n, err);
+    if (r || q->ending)
+        return r;
     if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
         q->ending = "length";
-    return tell_token(s, list, q, token, likely, f->batch.choices[i].top, err);
+    return tell_token(s, list, q, &t, err);
+}
+
+/* Choices `from` and behind, which are of one sequence: its next token, and the tokens behind
+ * guesses that were right. Returns how many choices it has. */
+static int take_tokens(struct server_run *s, json_t *list, const struct flight *f, size_t from,
+                       const struct rows_answer *a, struct err *err)
+{
+    struct seq *q = f->of_choice[from];
+    size_t n = 1, right = 0;
+    while (from + n < f->batch.nchoices && f->of_choice[from + n] == q)
+        n++;
+    for (size_t i = from; i < from + n && !q->is_dead && !q->ending; i++) {
+        const struct rows_choice *c = &f->batch.choices[i];
+        struct token_told told = {.top = c->top};
+        told.token = rows_answer_token(a, &f->batch, i, &told.likely);
+        const int r = take_token(s, list, q, &told, err);
+        if (r)
+            return r;
+        if (q->ending || i + 1 == from + n || told.token->token != f->ids[c->row + 1])
+            break;
+        right++;
+        q->computed++;
+    }
+    draft_luck_saw(&q->luck, n - 1, right);
+    s->counts.guessed += n - 1;
+    s->counts.guessed_right += right;
+    return (int)n;
 }
 
 /* In the order of the text, so that its pieces make no difference. */
@@ -112,6 +140,18 @@ static void take_hidden(struct server_run *s, const struct flight *f, const stru
         q->ending = "stop";
 }
 
+/* A fault of one answer is told as one of the request: nobody waits for its others. */
+static void seq_over(struct server_run *s, struct seq *q)
+{
+    const bool is_fault = !strcmp(q->ending, "error");
+    for (struct seq *other = is_fault ? s->seqs : NULL, *next; other; other = next) {
+        next = other->next;
+        if (other != q && other->ask == q->ask)
+            seq_end(s, other);
+    }
+    seq_end(s, q);
+}
+
 static void land(struct server_run *s, const struct flight *f)
 {
     for (size_t i = 0; i < f->batch.npieces; i++) {
@@ -121,7 +161,7 @@ static void land(struct server_run *s, const struct flight *f)
                 tell_embedded(s, q);
             else
                 tell_ended(s, q);
-            seq_end(s, q);
+            seq_over(s, q);
         }
         seq_landed(q);
     }
@@ -135,8 +175,12 @@ static int take_answer(struct server_run *s, struct rows_answer *a, struct err *
     int e = a->n >= rows_answer_size(&f.batch, s->plan->dim)
                 ? 0
                 : err_set(err, -EBADMSG, "the last rank answered with %zu bytes, which is too short", a->n);
-    for (size_t i = 0; i < f.batch.nchoices && !e; i++)
-        e = take_token(s, list, &f, i, a, err);
+    if (!f.has_prompt)
+        draft_cost_saw(&s->cost, f.batch.nrows, (uint64_t)clock_since_us(clock_now(), f.sent_at));
+    for (size_t i = 0; i < f.batch.nchoices && e >= 0; i += (size_t)e)
+        if ((e = take_tokens(s, list, &f, i, a, err)) < 0)
+            break;
+    e = e > 0 ? 0 : e;
     if (!e)
         take_hidden(s, &f, a);
     if (!e && json_array_size(list))
@@ -165,6 +209,7 @@ static int send_next(struct server_run *s, struct err *err)
     if (e || !any)
         return e;
     f.mb = ++s->last_mb;
+    f.sent_at = clock_now();
     s->flights[s->nflights++] = f;
     e = rows_ring_send(&s->ring, f.mb, &f.batch, f.ids, &answer, err);
     if (!e && s->plan->ranks == 1)
@@ -211,6 +256,26 @@ static int serve_loop(struct server_run *s, struct runner *r, struct err *err)
     return e ? e : rows_ring_end(&s->ring, s->last_mb + 1, err);
 }
 
+/* What ends an answer: for forms, which let it come where they are complete. */
+static int name_ends(struct server_run *s, struct err *err)
+{
+    const struct config *c = &s->head->config;
+    struct serve_forms *forms = &s->model.forms;
+    const char *end = s->model.tpl ? chat_template_token(s->model.tpl, "eos_token") : NULL;
+    forms->ends = calloc(c->neos + 1, sizeof *forms->ends);
+    if (!forms->ends)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < c->neos; i++)
+        if ((size_t)c->eos[i] < s->plan->vocab)
+            forms->ends[forms->nends++] = (uint32_t)c->eos[i];
+    if (end && s->head->tok && !tokenizer_id(s->head->tok, end, &forms->ends[forms->nends]) &&
+        forms->ends[forms->nends] < s->plan->vocab)
+        forms->nends++;
+    forms->tok = s->head->tok;
+    forms->vocab = s->plan->vocab;
+    return 0;
+}
+
 static int serve_open(struct server_run *s, struct head *h, struct runner *r, struct err *err)
 {
     struct err why;
@@ -221,7 +286,8 @@ static int serve_open(struct server_run *s, struct head *h, struct runner *r, st
     if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
         salt = (uint64_t)clock_now().us;
     s->pool = kv_pool_new(s->plan->kv_blocks, salt);
-    return s->pool ? runner_serve(r, &s->ring, err) : err_set(err, -ENOMEM, "out of memory");
+    const int e = s->pool ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
+    return e ? e : runner_serve(r, &s->ring, err);
 }
 
 static void serve_done(struct server_run *s)
@@ -234,6 +300,7 @@ static void serve_done(struct server_run *s)
     while (s->seqs)
         seq_end(s, s->seqs);
     kv_pool_free(s->pool);
+    serve_forms_done(&s->model.forms);
     chat_template_close(s->model.tpl);
 }
 

@@ -100,7 +100,13 @@ static int read_choice(struct serve_ask *a, const struct serve_model *m, struct 
     return r ? r : choice_check(&a->spec, m->head->config.vocab, err);
 }
 
-static int read_text(struct serve_ask *a, const struct serve_model *m, struct err *err)
+static int read_form(struct serve_ask *a, struct serve_model *m, struct err *err)
+{
+    const json_t *how = json_object_get(a->json, "form");
+    return how ? serve_form_take(&a->form, &m->forms, how, err) : 0;
+}
+
+static int read_text(struct serve_ask *a, struct serve_model *m, struct err *err)
 {
     const size_t room = m->head->plan.positions;
     a->choices = size_of(a->json, "n") ? size_of(a->json, "n") : 1;
@@ -116,7 +122,8 @@ static int read_text(struct serve_ask *a, const struct serve_model *m, struct er
                        a->n, a->max_tokens ? a->max_tokens : 1, room);
     if (!a->max_tokens)
         a->max_tokens = room - a->n;
-    return read_choice(a, m, err);
+    const int r = read_choice(a, m, err);
+    return r ? r : read_form(a, m, err);
 }
 
 static int read_embedding(struct serve_ask *a, const struct serve_model *m, struct err *err)
@@ -171,6 +178,7 @@ void serve_ask_free(struct serve_ask *a)
 {
     if (!a)
         return;
+    serve_form_drop(a->form);
     json_decref(a->json);
     free(a->ids);
     free(a->tail);

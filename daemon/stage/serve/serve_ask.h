@@ -6,7 +6,7 @@
  *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without
  *             the beginning of an answer), or "text" with perhaps "special", or "ids"
  *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
- *             what a job that generates has of the choice of tokens, and "so_far" [[ids], …], what
+ *             "form" (serve_forms.h), what a job that generates has of the choice of tokens, and "so_far" [[ids], …], what
  *             was generated before a loss, by answer
  *   of an embedding: "pooling", "mean" or "last"
  *   of a tokenization: "pieces", each token's text
@@ -15,6 +15,7 @@
 #define DAEMON_SERVE_ASK_H
 
 #include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/serve/serve_forms.h"
 #include "engine/text/chat.h"
 
 enum ask_kind { ASK_TEXT, ASK_EMBED, ASK_TOKENIZE, ASK_DETOKENIZE, ASK_KINDS };
@@ -28,6 +29,7 @@ struct serve_ask {
     size_t n;
     char *tail; /* owned: the end of the prompt's text, or NULL */
     size_t choices, max_tokens;
+    struct serve_form *form; /* held; NULL: its answers may say anything */
     bool wants_logprob, is_last_alone; /* is_last_alone: of an embedding, the last token's */
     bool has_end;                      /* the template names a token that ends a turn: */
     uint32_t end;
@@ -41,6 +43,7 @@ struct serve_ask {
 struct serve_model {
     struct head *head;                          /* borrowed */
     struct chat_template *tpl;                  /* owned; NULL: the model has none */
+    struct serve_forms forms;
     char why[sizeof((struct err *)NULL)->text]; /* why not */
 };
 

@@ -46,24 +46,56 @@ void flight_done(struct flight *f)
     *f = (struct flight){0};
 }
 
-/* The token behind its last row. */
-static int want_token(struct flight *f, struct seq *q, struct err *err)
+/* Which tokens may come, at the beginning of a choice's room. One that cannot be said is a fault of
+ * this sequence alone: its token is computed in vain, and it ends then. */
+static const uint64_t *put_mask(struct seq *q, const struct form_at *form, uint64_t *room, size_t words)
 {
-    struct job_spec *spec = &q->ask->spec;
-    const size_t room = choice_room(spec), at = f->batch.nchoices;
-    const struct choice_ids said = {q->ids, q->ids + q->n_prompt, q->n_prompt, q->n - q->n_prompt};
-    f->rooms[at] = malloc(room + 1);
-    if (!f->rooms[at])
+    const uint64_t *mask = NULL;
+    struct err why;
+    if (form_at_mask(form, &mask, &why))
+        seq_fail(q, why.text);
+    if (mask)
+        memcpy(room, mask, words * sizeof *room);
+    return mask ? room : NULL;
+}
+
+/* The token behind row `row`, where the answer has n tokens, guessed ones among them. */
+static int want_token(struct server_run *s, struct flight *f, struct seq *q, const struct form_at *form,
+                      size_t row, size_t n, struct err *err)
+{
+    const struct job_spec *spec = &q->ask->spec;
+    const size_t words = form->form ? sample_words(s->plan->vocab) : 0, at = f->batch.nchoices;
+    const struct choice_ids said = {q->ids, q->ids + q->n_prompt, q->n_prompt, n};
+    uint64_t *room = f->rooms[at] = malloc(words * sizeof *room + choice_room(spec) + 1);
+    if (!room)
         return err_set(err, -ENOMEM, "out of memory for a choice");
     struct rows_choice *c = &f->batch.choices[at];
-    *c = (struct rows_choice){.row = (uint32_t)f->batch.nrows - 1,
+    *c = (struct rows_choice){.row = (uint32_t)row,
                               .top = (uint32_t)spec->top_logprobs,
                               .wants_logprob = q->ask->wants_logprob,
-                              .index = q->n - q->n_prompt,
-                              .how = choice_next(spec, &said, f->rooms[at])};
+                              .index = n,
+                              .how = choice_next(spec, &said, room + words)};
     c->how.seed += q->choice;
+    c->how.allowed = put_mask(q, form, room, words);
     f->of_choice[f->batch.nchoices++] = q;
     return 0;
+}
+
+/* The tokens behind its last row and behind the guessed ones before it. A guess that the form
+ * forbids was cut off (guess). */
+static int want_tokens(struct server_run *s, struct flight *f, struct seq *q, size_t guessed, struct err *err)
+{
+    struct form_at form = form_at_copy(&q->form);
+    struct err why;
+    int r = 0;
+    for (size_t i = 0; i <= guessed && !r; i++) {
+        if (i && form_at_token(&form, q->ids[q->n + i - 1], "", 0, &why))
+            r = err_set(err, -EPROTO, "%s", why.text);
+        if (!r)
+            r = want_token(s, f, q, &form, f->batch.nrows - 1 - guessed + i, q->n - q->n_prompt + i, err);
+    }
+    form_at_done(&form);
+    return r;
 }
 
 static void want_hidden(struct flight *f, struct seq *q, size_t n)
@@ -75,8 +107,9 @@ static void want_hidden(struct flight *f, struct seq *q, size_t n)
     f->batch.first_hidden = (uint32_t)f->batch.nrows - f->batch.nhidden;
 }
 
-/* The next n rows of a sequence. */
-static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, struct err *err)
+/* The next n rows of a sequence, of which the last `guessed` stand behind its tokens. */
+static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, size_t guessed,
+               struct err *err)
 {
     const size_t end = q->computed + n;
     f->batch.pieces[f->batch.npieces] =
@@ -88,16 +121,16 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
     f->of_piece[f->batch.npieces++] = q;
     memcpy(f->ids + f->batch.nrows, q->ids + q->computed, n * sizeof *f->ids);
     f->batch.nrows += n;
-    q->computed = end;
+    q->computed = end - guessed;
     q->is_in_flight = true;
-    kv_pool_note(s->pool, &q->table, q->ids, end);
+    kv_pool_note(s->pool, &q->table, q->ids, q->computed);
     s->counts.prompt += q->computed <= q->n_prompt ? n : 0;
     if (q->ask->kind == ASK_EMBED) {
         f->hidden = q;
         want_hidden(f, q, n);
         return 0;
     }
-    return end == q->n ? want_token(f, q, err) : 0;
+    return q->computed == q->n ? want_tokens(s, f, q, guessed, err) : 0;
 }
 
 static size_t count_running(const struct server_run *s)
@@ -117,12 +150,63 @@ static struct seq *next_prompt(const struct server_run *s)
     return q;
 }
 
-static int add_tokens(struct server_run *s, struct flight *f, size_t most, struct err *err)
+static bool wants_token(const struct seq *q)
 {
+    return is_ready(q) && left_of(q) == 1 && q->ask->kind == ASK_TEXT;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Those of n guesses, behind the tokens of a sequence, that its form lets through. */
+static size_t allowed(const struct seq *q, size_t n)
+{
+    struct form_at form = form_at_copy(&q->form);
+    struct err quiet;
+    size_t i = 0;
+    while (i < n && !form.is_free && !form_at_token(&form, q->ids[q->n + i], "", 0, &quiet))
+        i++;
+    form_at_done(&form);
+    return i;
+}
+
+/* Writes guesses behind the tokens of a sequence; returns how many, which are at most `most` and
+ * take blocks that nobody has. */
+static size_t guess(struct server_run *s, const struct flight *f, struct seq *q, size_t most)
+{
+    const size_t said = q->n - q->n_prompt, left = q->ask->max_tokens - said - 1,
+                 room = s->plan->positions - q->n - 1;
+    most = smaller(smaller(most, s->head->spec.draft_max), smaller(left, room));
+    most = draft_length(&s->cost, &q->luck, f->batch.nrows + 1, most);
+    if (!most || q->ending || seq_reserve(q, most))
+        return 0;
+    size_t n = allowed(q, draft_find(q->ids, q->n, q->ids + q->n, most));
+    return n && kv_pool_left(s->pool) > count_running(s) + n / STAGE_KV_BLOCK + 1 &&
+                   !kv_pool_grow(s->pool, &q->table, q->n + n)
+               ? n
+               : 0;
+}
+
+/* A token of each that waits for one, but of `most` at most. What is left of `choices` is for
+ * guesses. */
+static int add_tokens(struct server_run *s, struct flight *f, size_t most, size_t choices, struct err *err)
+{
+    size_t wanting = 0;
+    for (const struct seq *q = s->seqs; q; q = q->next)
+        wanting += wants_token(q);
+    wanting = smaller(wanting, most);
+    size_t spare = choices - wanting;
     int r = 0;
-    for (struct seq *q = s->seqs; q && !r && f->batch.npieces < most; q = q->next)
-        if (is_ready(q) && left_of(q) == 1 && q->ask->kind == ASK_TEXT && seq_grow(s, q, q->n))
-            r = add(s, f, q, 1, err);
+    for (struct seq *q = s->seqs; q && !r && f->batch.npieces < most; q = q->next) {
+        if (!wants_token(q) || !seq_grow(s, q, q->n))
+            continue;
+        const size_t left = wanting > f->batch.npieces ? wanting - f->batch.npieces : 1,
+                     guessed = guess(s, f, q, (spare + left - 1) / left);
+        spare -= guessed;
+        r = add(s, f, q, 1 + guessed, guessed, err);
+    }
     return r;
 }
 
@@ -132,7 +216,8 @@ static int add_prompt(struct server_run *s, struct flight *f, struct err *err)
     if (!q)
         return 0;
     const size_t step = s->head->spec.prefill_step, left = left_of(q);
-    int r = add(s, f, q, left < step ? left : step, err);
+    int r = add(s, f, q, left < step ? left : step, 0, err);
+    f->has_prompt = true;
     q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
     return r;
 }
@@ -148,7 +233,7 @@ int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct er
         return r;
     r = flight_room(f, s->plan, err);
     if (!r)
-        r = add_tokens(s, f, share < most ? share : most, err);
+        r = add_tokens(s, f, smaller(share, most), most, err);
     if (!r && f->batch.npieces < s->plan->seqs)
         r = add_prompt(s, f, err);
     *ret_any = !r && f->batch.npieces;

@@ -9,6 +9,7 @@
 #include "daemon/stage/serve/kv_pool.h"
 #include "daemon/stage/serve/rows_ring.h"
 #include "daemon/stage/serve/serve_ask.h"
+#include "daemon/stage/serve/serve_draft.h"
 #include "daemon/stage/stage_drive.h"
 #include "net/clock.h"
 
@@ -17,14 +18,17 @@ struct seq {
     struct seq *next;      /* by age */
     struct serve_ask *ask; /* the last of its answers owns it */
     size_t choice;
-    uint32_t *ids; /* owned [n]: of the prompt, then of the answer */
+    uint32_t *ids; /* owned [n]: of the prompt, then of the answer; behind them what was guessed */
     size_t n, cap, n_prompt;
+    struct draft_luck luck;
+    struct form_at form;
     struct kv_table table;
     size_t computed;                 /* positions that are in the pools, or on their way there */
     bool is_running;                 /* it has blocks; else it waits for some */
     bool is_in_flight;               /* a microbatch with rows of it is on its way */
     bool is_dead;                    /* and nobody waits for them: it goes when they are back */
     const char *ending;              /* why it is over: what the daemon hears; NULL: it is not */
+    char *fault;                     /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
 };
 
@@ -33,14 +37,16 @@ struct flight {
     uint32_t mb;
     struct rows_batch batch; /* its arrays are owned here, as all below */
     struct seq **of_piece, **of_choice;
-    void **rooms; /* [batch.nchoices] of adjustments */
+    void **rooms; /* [batch.nchoices] of sets and adjustments */
     uint32_t *ids;
+    bool has_prompt;
+    struct instant sent_at;
     struct seq *hidden; /* of whose rows hidden values are wanted, or NULL */
 };
 
 struct serve_counts {
     size_t running, waiting;
-    uint64_t prompt, cached, generated, preempted;
+    uint64_t prompt, cached, generated, preempted, guessed, guessed_right;
 };
 
 struct server_run {
@@ -53,6 +59,7 @@ struct server_run {
     struct flight flights[JOB_MAX_RANKS];
     size_t nflights; /* the oldest first */
     uint32_t last_mb;
+    struct draft_cost cost;
     struct serve_counts counts, told;
     struct instant told_at;
 };
@@ -65,7 +72,12 @@ int seqs_add(struct server_run *s, struct serve_ask *ask, struct err *err);
 void seq_end(struct server_run *s, struct seq *q);
 /* What its microbatch held of it is computed. */
 void seq_landed(struct seq *q);
-int seq_append(struct seq *q, uint32_t id);
+/* Room for so many tokens behind those of the sequence. −ENOMEM. */
+int seq_reserve(struct seq *q, size_t more);
+/* The next token, and the text [n] that the stream has with it; borrowed until the next one. A token
+ * that does not fit the form ends the sequence with a fault. */
+int seq_append(struct seq *q, uint32_t id, const char **ret_text, size_t *ret_n, struct err *err);
+void seq_fail(struct seq *q, const char *why);
 /* Lets sequences begin that there are blocks for. */
 int seqs_admit(struct server_run *s, struct err *err);
 /* Blocks for n positions of a sequence that runs; the youngest others give theirs. False: not
@@ -83,8 +95,14 @@ void flight_done(struct flight *f);
 void tell_serving(struct server_run *s);
 void tell_begun(struct server_run *s, struct seq *q, size_t cached);
 /* A token of the answer, for the next event "tokens". */
-int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct rows_token *token,
-               const struct likely *likely, size_t top, struct err *err);
+struct token_told {
+    const struct rows_token *token;
+    const struct likely *likely; /* [top] */
+    size_t top, n;
+    const char *text; /* [n] */
+};
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct token_told *told,
+               struct err *err);
 void tell_ended(struct server_run *s, const struct seq *q);
 void tell_refused(struct server_run *s, uint64_t id, int code, const char *why);
 void tell_embedded(struct server_run *s, const struct seq *q);

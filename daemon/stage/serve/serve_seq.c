@@ -9,59 +9,92 @@
 
 static void seq_free(struct seq *q)
 {
+    form_at_done(&q->form);
     tokenizer_stream_free(q->stream);
+    free(q->fault);
     free(q->ids);
     free(q);
 }
 
-int seq_append(struct seq *q, uint32_t id)
+int seq_reserve(struct seq *q, size_t more)
 {
-    if (q->n == q->cap) {
-        const size_t cap = q->cap + q->cap / 2 + 64;
-        uint32_t *more = realloc(q->ids, cap * sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        q->ids = more;
-        q->cap = cap;
-    }
-    q->ids[q->n++] = id;
+    if (q->cap - q->n >= more)
+        return 0;
+    const size_t cap = q->n + q->n / 2 + more + 64;
+    uint32_t *ids = realloc(q->ids, cap * sizeof *ids);
+    if (!ids)
+        return -ENOMEM;
+    q->ids = ids;
+    q->cap = cap;
     return 0;
 }
 
-/* So that the first new token knows what stands before it. */
-static int push_all(struct seq *q, struct tokenizer *tok, struct err *err)
+void seq_fail(struct seq *q, const char *why)
 {
-    int r = tok ? tokenizer_stream_new(&q->stream, tok, false, err) : 0;
-    for (size_t i = 0; q->stream && !r && i < q->n; i++) {
-        const char *text;
-        size_t n;
-        if (tokenizer_stream_push(q->stream, q->ids[i], &text, &n))
-            r = err_set(err, -ENOMEM, "out of memory for a request");
+    if (q->ending && !strcmp(q->ending, "error"))
+        return;
+    q->ending = "error";
+    q->fault = strdup(why);
+}
+
+int seq_append(struct seq *q, uint32_t id, const char **ret_text, size_t *ret_n, struct err *err)
+{
+    struct err why;
+    *ret_text = "";
+    *ret_n = 0;
+    if (seq_reserve(q, 1) || (q->stream && tokenizer_stream_push(q->stream, id, ret_text, ret_n)))
+        return err_set(err, -ENOMEM, "out of memory for a request");
+    q->ids[q->n++] = id;
+    const int r = form_at_token(&q->form, id, *ret_text, *ret_n, &why);
+    if (r)
+        seq_fail(q, why.text);
+    return r == -ENOMEM ? err_set(err, r, "%s", why.text) : 0;
+}
+
+/* So that the first new token knows what stands before it. */
+static int read_prompt(struct seq *q, struct server_run *s, struct err *err)
+{
+    const struct serve_ask *ask = q->ask;
+    const char *text;
+    size_t n;
+    int r = 0;
+    if (ask->kind == ASK_TEXT && s->head->tok)
+        r = tokenizer_stream_new(&q->stream, s->head->tok, false, err);
+    for (size_t i = 0; i < ask->n && !r; i++)
+        r = seq_append(q, ask->ids[i], &text, &n, err);
+    if (!r && ask->form)
+        form_at_begin(&q->form, ask->form, json_object_get(ask->json, "form"), ask->tail);
+    return r;
+}
+
+/* What was generated before a loss. */
+static int read_so_far(struct seq *q, const struct server_run *s, struct err *err)
+{
+    const json_t *so_far = json_array_get(json_object_get(q->ask->json, "so_far"), q->choice);
+    const char *text;
+    size_t n;
+    int r = 0;
+    for (size_t i = 0; i < json_array_size(so_far) && !r; i++) {
+        const json_int_t id = json_integer_value(json_array_get(so_far, i));
+        r = id < 0 || (size_t)id >= s->plan->vocab || q->n + 1 >= s->plan->positions
+                ? err_set(err, -EINVAL, "the tokens so far of this request are none of this model")
+                : seq_append(q, (uint32_t)id, &text, &n, err);
     }
     return r;
 }
 
-/* Its prompt, and what was generated before a loss. */
+/* With a fault, it would wait for a token that cannot come. */
 static int seq_new(struct seq **ret, struct server_run *s, struct serve_ask *ask, size_t choice,
                    struct err *err)
 {
-    const json_t *so_far = json_array_get(json_object_get(ask->json, "so_far"), choice);
     struct seq *q = calloc(1, sizeof *q);
     if (!q)
         return err_set(err, -ENOMEM, "out of memory for a request");
     *q = (struct seq){.ask = ask, .choice = choice, .n_prompt = ask->n};
-    int r = 0;
-    for (size_t i = 0; i < ask->n && !r; i++)
-        r = seq_append(q, ask->ids[i]);
-    for (size_t i = 0; i < json_array_size(so_far) && !r; i++) {
-        const json_int_t id = json_integer_value(json_array_get(so_far, i));
-        r = id < 0 || (size_t)id >= s->plan->vocab || q->n + 1 >= s->plan->positions
-                ? -EINVAL
-                : seq_append(q, (uint32_t)id);
-    }
-    r = r ? err_set(err, r, "the tokens so far of this request are none of this model") : 0;
-    if (!r && ask->kind == ASK_TEXT)
-        r = push_all(q, s->head->tok, err);
+    int r = read_prompt(q, s, err);
+    r = r ? r : read_so_far(q, s, err);
+    if (!r && q->ending)
+        r = err_set(err, -EINVAL, "%s", q->fault ? q->fault : "out of memory for a request");
     if (r)
         seq_free(q);
     else
@@ -105,6 +138,7 @@ void seq_end(struct server_run *s, struct seq *q)
         at = &(*at)->next;
     *at = q->next;
     drop(s, q);
+    form_at_done(&q->form);
     q->ask = NULL;
     q->is_dead = true;
     ask->is_read = true; /* its other answers need not wait for this one */

@@ -47,29 +47,26 @@ static json_t *top_of(struct server_run *s, const struct likely *likely, size_t 
     return list;
 }
 
-int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct rows_token *token,
-               const struct likely *likely, size_t top, struct err *err)
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct token_told *told,
+               struct err *err)
 {
-    const char *text = "";
-    size_t n = 0;
-    if (q->stream && tokenizer_stream_push(q->stream, token->token, &text, &n))
-        return err_set(err, -ENOMEM, "out of memory");
-    json_t *shown = json_stringn(text, n);
+    const struct rows_token *token = told->token;
+    json_t *shown = json_stringn(told->text, told->n);
     json_t *item = json_pack("{s:I s:I s:I s:I s:o}", "id", (json_int_t)q->ask->id, "choice",
                              (json_int_t)q->choice, "n", (json_int_t)(q->n - q->n_prompt), "token",
                              (json_int_t)token->token, "text", shown ? shown : json_string(""));
     if (q->ask->wants_logprob)
         json_object_set_new(item, "logprob", json_real((double)token->logprob));
-    if (top)
-        json_object_set_new(item, "top", top_of(s, likely, top));
+    if (told->top)
+        json_object_set_new(item, "top", top_of(s, told->likely, told->top));
     return json_array_append_new(list, item) ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 void tell_ended(struct server_run *s, const struct seq *q)
 {
     stage_event(s->head->events, "ended",
-                json_pack("{s:I s:I s:s}", "id", (json_int_t)q->ask->id, "choice", (json_int_t)q->choice,
-                          "why", q->ending));
+                json_pack("{s:I s:I s:s s:s*}", "id", (json_int_t)q->ask->id, "choice",
+                          (json_int_t)q->choice, "why", q->ending, "error", q->fault));
 }
 
 void tell_refused(struct server_run *s, uint64_t id, int code, const char *why)
@@ -113,9 +110,10 @@ void tell_load(struct server_run *s, bool must)
     s->told = *c;
     s->told_at = now;
     stage_event(s->head->events, "load",
-                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running, "waiting",
+                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running, "waiting",
                           (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool), "kv_blocks",
                           (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
                           "cached_tokens", (json_int_t)c->cached, "generated_tokens",
-                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted));
+                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted, "guessed_tokens",
+                          (json_int_t)c->guessed, "guessed_right", (json_int_t)c->guessed_right));
 }

@@ -16,9 +16,11 @@
 
 struct form;
 
-/* Bytes of text that stand around what a schema describes, such as the marks of a tool's call. */
-struct form_frame {
-    const char *before, *after; /* borrowed; NULL: nothing */
+/* What a JSON schema describes, and bytes of text that stand around it, such as the marks of a
+ * tool's call. All are borrowed. */
+struct form_value {
+    const json_t *schema;
+    const char *before, *after; /* NULL: nothing */
 };
 
 /* GBNF, n bytes of UTF-8, at most FORM_GRAMMAR_MAX. The answer is the rule `root`. −EINVAL names
@@ -27,11 +29,13 @@ struct form_frame {
 enum { FORM_GRAMMAR_MAX = 1 << 18 };
 int form_of_grammar(struct form **ret, const char *text, size_t n, struct err *err);
 
-/* A JSON schema, of which docs/FORMS.md says what is supported. −EINVAL names the place
- * ("#/properties/a") and the keyword that is wrong or not supported. Whatever the form lets through
- * is valid; it does not let through all that is valid: an object's properties come in the order of
- * the schema, and there is at most one space between two signs. `frame` may be NULL. */
-int form_of_schema(struct form **ret, const json_t *schema, const struct form_frame *frame, struct err *err);
+/* One of n values, each of a JSON schema, of which docs/FORMS.md says what is supported. −EINVAL
+ * names the place ("#/properties/a") and the keyword that is wrong or not supported. Whatever the
+ * form lets through is valid; it does not let through all that is valid: an object's properties come
+ * in the order of the schema, and there is at most one space between two signs. */
+int form_of_schemas(struct form **ret, const struct form_value *values, size_t n, struct err *err);
+/* The same of one schema, and nothing around it. */
+int form_of_schema(struct form **ret, const json_t *schema, struct err *err);
 
 /* Any JSON object, with line breaks and indents or without. */
 int form_of_json_object(struct form **ret, struct err *err);

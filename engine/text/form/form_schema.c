@@ -486,22 +486,34 @@ static void read_refs(struct schema_reader *r)
     }
 }
 
-int form_of_schema(struct form **ret, const json_t *schema, const struct form_frame *frame, struct err *err)
+static struct form_expr *read_value(struct schema_reader *r, const struct form_value *v)
+{
+    struct form_expr *seq = form_seq(r->d);
+    form_add(seq, form_text(r->d, v->before ? v->before : ""));
+    form_add(seq, call_of(r, (struct schema_at){v->schema, v->schema}, "#"));
+    form_add(seq, form_text(r->d, v->after ? v->after : ""));
+    return seq;
+}
+
+int form_of_schemas(struct form **ret, const struct form_value *values, size_t n, struct err *err)
 {
     struct form_draft d;
     struct schema_reader r = {.d = &d, .path = "#"};
     form_draft_init(&d, err);
     form_json_rules(&d, false);
     const uint32_t root = form_rule_new(&d, "#");
-    const struct schema_at at = {schema, schema};
-    struct form_expr *seq = form_seq(&d);
-    form_add(seq, form_text(&d, frame && frame->before ? frame->before : ""));
-    form_add(seq, call_of(&r, at, "#"));
-    form_add(seq, form_text(&d, frame && frame->after ? frame->after : ""));
-    form_rule_is(&d, root, seq);
+    struct form_expr *alt = form_alt(&d);
+    for (size_t i = 0; i < n; i++)
+        form_add(alt, read_value(&r, &values[i]));
+    form_rule_is(&d, root, alt);
     read_refs(&r);
     const int result = d.failed ? d.failed : form_draft_compile(ret, &d, root, err);
     free(r.refs);
     form_draft_done(&d);
     return result;
+}
+
+int form_of_schema(struct form **ret, const json_t *schema, struct err *err)
+{
+    return form_of_schemas(ret, &(struct form_value){.schema = schema}, 1, err);
 }

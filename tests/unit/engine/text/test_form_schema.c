@@ -24,7 +24,7 @@ static struct form *schema_of(const char *text)
     json_t *schema = json_loads(text, JSON_DECODE_ANY, &why);
     if (!schema)
         fail_msg("%s: %s", why.text, text);
-    if (form_of_schema(&form, schema, NULL, &err))
+    if (form_of_schema(&form, schema, &err))
         fail_msg("%s\n%s", err.text, text);
     json_decref(schema);
     return form;
@@ -236,27 +236,33 @@ static void what_cannot_be_kept_is_refused_by_name(void **state)
         struct form *form = NULL;
         struct err err = {""};
         assert_non_null(schema);
-        const int r = form_of_schema(&form, schema, NULL, &err);
+        const int r = form_of_schema(&form, schema, &err);
         if (!r || !strstr(err.text, refused[i][1]))
             fail_msg("%s: \"%s\" is not in \"%s\"", refused[i][0], refused[i][1], err.text);
         json_decref(schema);
     }
 }
 
-static void a_frame_stands_around_the_value(void **state)
+static void texts_stand_around_one_of_several_values(void **state)
 {
     (void)state;
-    json_t *schema = json_pack("{s:s}", "type", "null");
-    const struct form_frame frame = {"<tool_call>\n", "\n</tool_call>"};
+    json_t *nothing = json_pack("{s:s}", "type", "null"),
+           *chain = json_pack("{s:[{s:s},{s:[{s:s}]}]}", "anyOf", "type", "boolean", "prefixItems", "$ref", "#");
+    const struct form_value values[] = {{nothing, "<tool_call>\n", "\n</tool_call>"}, {chain, "<call>", NULL}};
     struct form_world w;
     struct form *form;
     struct err err = {""};
-    assert_int_equal(form_of_schema(&form, schema, &frame, &err), 0);
+    assert_int_equal(form_of_schemas(&form, values, 2, &err), 0);
     world_open(&w, form, NULL);
     assert_true(accepts(&w, "<tool_call>\nnull\n</tool_call>"));
+    assert_true(accepts(&w, "<call>true"));
+    assert_true(accepts(&w, "<call>[[false]]")); /* each schema's references are its own */
     assert_false(accepts(&w, "null"));
+    assert_false(accepts(&w, "<tool_call>\ntrue\n</tool_call>"));
+    assert_false(accepts(&w, "<call>[null]"));
     world_close(&w);
-    json_decref(schema);
+    json_decref(nothing);
+    json_decref(chain);
 }
 
 /* --- whole numbers ---------------------------------------------------------------------------- */
@@ -384,7 +390,7 @@ static void patterns_match_what_pcre2_matches(void **state)
         struct form_world w;
         struct form *form;
         struct err err = {""};
-        if (form_of_schema(&form, schema, NULL, &err))
+        if (form_of_schema(&form, schema, &err))
             fail_msg("%s", err.text);
         world_open(&w, form, NULL);
         spell_patterns(&w, re, data, text, 0, patterns[i]);
@@ -559,7 +565,7 @@ int main(void)
         cmocka_unit_test(an_object_is_what_jansson_takes),
         cmocka_unit_test(schemas_let_their_values_through),
         cmocka_unit_test(what_cannot_be_kept_is_refused_by_name),
-        cmocka_unit_test(a_frame_stands_around_the_value),
+        cmocka_unit_test(texts_stand_around_one_of_several_values),
         cmocka_unit_test(bounds_of_whole_numbers_are_exact),
         cmocka_unit_test(dates_are_those_that_there_are),
         cmocka_unit_test(patterns_match_what_pcre2_matches),

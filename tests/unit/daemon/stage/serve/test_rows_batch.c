@@ -20,6 +20,7 @@
 static struct job_plan plan;
 static uint32_t blocks[2][2] = {{3, 1}, {7, 0}};
 static struct sample_adjust adjust[2] = {{5, 1.5F, 0}, {9, 1, -2}};
+static uint64_t allowed[2] = {6, 1}; /* of 100 tokens: 1, 2 and 64 */
 
 /* Two sequences: one goes on from a token, of the other 18 positions are read. */
 struct sent {
@@ -43,7 +44,7 @@ static struct sent sent_one(void)
                              .seed = UINT64_C(1) << 50,
                              .adjust = adjust,
                              .nadjust = 2}},
-                    {.row = 18, .how = {.top_p = 1}}},
+                    {.row = 18, .how = {.top_p = 1, .allowed = allowed}}},
         .batch = {.npieces = 2, .nrows = 19, .nchoices = 2, .first_hidden = 1, .nhidden = 3}};
 }
 
@@ -70,15 +71,13 @@ static int pass(struct rows_batch *ret, const struct sent *s, size_t less, char 
     struct rows_batch batch = s->batch;
     batch.pieces = (struct stage_piece *)(uintptr_t)s->pieces;
     batch.choices = (struct rows_choice *)(uintptr_t)s->choices;
-    uint8_t *text = malloc(rows_batch_most(&plan));
-    const size_t n = rows_batch_encode(text, &batch);
+    const size_t n = rows_batch_size(&batch, plan.vocab);
     assert_true(n <= rows_batch_most(&plan));
-    uint8_t *exact = malloc(n); /* so that a sanitizer sees what is read beyond it */
-    memcpy(exact, text, n);
+    uint8_t *exact = malloc(n); /* so that a sanitizer sees what is read or written beyond it */
+    rows_batch_encode(exact, &batch, plan.vocab);
     const int r = rows_batch_decode(ret, exact, n - less, &plan, 0, &err);
     snprintf(why, 512, "%s", err.text);
     free(exact);
-    free(text);
     return r;
 }
 
@@ -106,6 +105,8 @@ static void what_is_sent_comes(void **state)
     }
     assert_true(b.choices[0].wants_logprob && !b.choices[1].wants_logprob);
     assert_memory_equal(b.choices[0].how.adjust, adjust, sizeof adjust);
+    assert_null(b.choices[0].how.allowed);
+    assert_memory_equal(b.choices[1].how.allowed, allowed, sizeof allowed);
     assert_true(b.choices[0].how.temperature == 0.5F && b.choices[0].how.top_p == 0.9F);
     rows_batch_done(&b);
 }
@@ -184,6 +185,39 @@ static void what_does_not_fit_the_plan_is_refused(void **state)
     adjust[1].add = INFINITY;
     assert_refused(&s, "an adjusted token");
     adjust[1].add = -2;
+    allowed[1] = UINT64_C(1) << 36; /* token 100 */
+    assert_refused(&s, "a set of allowed tokens");
+    allowed[0] = allowed[1] = 0;
+    assert_refused(&s, "a set of allowed tokens");
+    allowed[0] = 6;
+    allowed[1] = 1;
+}
+
+/* Tokens that were guessed are chosen by one piece of several rows. */
+static void a_piece_may_have_several_choices(void **state)
+{
+    struct sent s = sent_one();
+    struct rows_choice choices[4] = {s.choices[0], s.choices[1], s.choices[1], s.choices[1]};
+    struct rows_batch b = {0};
+    struct err err = {""};
+    (void)state;
+    s.batch.pieces = s.pieces;
+    s.batch.choices = choices;
+    s.batch.nchoices = 4;
+    for (size_t i = 1; i < 4; i++)
+        choices[i].row = (uint32_t)(15 + i);
+    uint8_t *text = malloc(rows_batch_most(&plan));
+    rows_batch_encode(text, &s.batch, plan.vocab);
+    assert_int_equal(rows_batch_decode(&b, text, rows_batch_size(&s.batch, plan.vocab), &plan, 0, &err), 0);
+    assert_int_equal(b.nchoices, 4);
+    assert_int_equal(b.choices[3].row, 18);
+    assert_memory_equal(b.choices[3].how.allowed, allowed, sizeof allowed);
+    rows_batch_done(&b);
+    plan.seqs = 3; /* of which it has logits */
+    assert_int_equal(rows_batch_decode(&b, text, rows_batch_size(&s.batch, plan.vocab), &plan, 0, &err),
+                     -EBADMSG);
+    plan.seqs = 4;
+    free(text);
 }
 
 static void what_is_cut_is_refused(void **state)
@@ -211,6 +245,7 @@ int main(void)
         cmocka_unit_test(what_is_sent_comes),
         cmocka_unit_test(the_end_is_nothing_else),
         cmocka_unit_test(what_does_not_fit_the_plan_is_refused),
+        cmocka_unit_test(a_piece_may_have_several_choices),
         cmocka_unit_test(what_is_cut_is_refused),
         cmocka_unit_test(an_answer_has_its_size),
     };

@@ -25,7 +25,7 @@
 enum { ASKS = 8, MOST = 28, PROMPT = 37, POSITIONS = 64 };
 
 struct shape {
-    size_t blocks, seqs, step;
+    size_t blocks, seqs, step, draft;
 };
 
 static struct world {
@@ -46,7 +46,7 @@ static struct world {
     uint32_t ids[ASKS + 1][MOST];
     size_t n[ASKS + 1], ended, cached;
     double embedding[2];
-    json_int_t preempted, kv_used;
+    json_int_t preempted, kv_used, guessed, right;
     char refused[512];
 } world;
 
@@ -69,7 +69,7 @@ static void plan_for(struct world *w, const struct shape *shape)
     const struct config *c = &w->golden.config;
     w->head.config = *c;
     w->head.config.neos = 0; /* every answer has all of its tokens */
-    w->head.spec = (struct job_spec){.model = w->golden.model_dir.text, .prefill_step = shape->step};
+    w->head.spec = (struct job_spec){.model = w->golden.model_dir.text, .prefill_step = shape->step, .draft_max = shape->draft};
     w->head.plan = (struct job_plan){.type = JOB_SERVE,
                                      .ranks = 1,
                                      .stages = 1,
@@ -184,6 +184,8 @@ static void take_event(struct world *w, const json_t *event)
     if (!strcmp(kind, "load")) {
         w->preempted = json_integer_value(json_object_get(event, "preempted"));
         w->kv_used = json_integer_value(json_object_get(event, "kv_used"));
+        w->guessed = json_integer_value(json_object_get(event, "guessed_tokens"));
+        w->right = json_integer_value(json_object_get(event, "guessed_right"));
     }
     if (!strcmp(kind, "refused"))
         snprintf(w->refused, sizeof w->refused, "%s", json_string_value(json_object_get(event, "error")));
@@ -212,7 +214,7 @@ static void hear(struct world *w, size_t ended)
 
 static uint32_t alone[ASKS + 1][MOST];
 
-static const struct shape roomy = {64, 16, 64};
+static const struct shape roomy = {64, 16, 64, 4};
 
 static void each_has_its_tokens(void **state)
 {
@@ -255,7 +257,7 @@ static void prompts_in_pieces_have_the_same_tokens(void **state)
     static const size_t steps[] = {1, 3, 16, 17};
     (void)state;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        together(&(struct shape){64, 5, steps[i]}, false);
+        together(&(struct shape){64, 5, steps[i], 8}, false);
 }
 
 static void in_a_small_pool_they_are_computed_again(void **state)
@@ -263,7 +265,7 @@ static void in_a_small_pool_they_are_computed_again(void **state)
     (void)state;
     /* Two fit with their prompts, and not with their answers: the younger one has the last block
      * when the older one needs it. */
-    together(&(struct shape){7, 8, 16}, true);
+    together(&(struct shape){7, 8, 16, 8}, true);
 }
 
 static void a_prompt_that_was_there_is_not_computed(void **state)
@@ -300,13 +302,54 @@ static void after_a_loss_an_answer_goes_on(void **state)
     }
 }
 
+/* Texts that repeat themselves: one token is nearly always chosen, then another, or the likeliest. */
+static void ask_dull(struct world *w, size_t i)
+{
+    json_t *bias = json_object();
+    char id[8];
+    for (size_t k = 0; k < 2 && i % 2; k++) {
+        snprintf(id, sizeof id, "%zu", 5 + i + k);
+        json_object_set_new(bias, id, json_real(k ? 17 : 18));
+    }
+    ask(w, json_pack("{s:I s:s s:o s:i s:f s:i s:o s:f}", "id", (json_int_t)i, "kind", "text", "ids",
+                     prompt_of(i, PROMPT - i, w->golden.config.vocab), "max_tokens", (int)(MOST - i % 3),
+                     "temperature", i % 2 ? 0.9 : 0, "seed", (int)i, "logit_bias", bias,
+                     "presence_penalty", i % 4 == 1 ? 0.1 : 0.0));
+}
+
+static void guesses_change_nothing(void **state)
+{
+    static const size_t drafts[] = {0, 1, 8, 31}, seqs[] = {16, 16, 16, 6};
+    static uint32_t without[ASKS + 1][MOST];
+    struct world *w = &world;
+    json_int_t guessed = 0, right = 0;
+    (void)state;
+    for (size_t k = 0; k < sizeof drafts / sizeof *drafts; k++) {
+        open_world(w, &(struct shape){64, seqs[k], 16, drafts[k]});
+        for (size_t i = 1; i <= ASKS; i++)
+            ask_dull(w, i);
+        hear(w, ASKS);
+        for (size_t i = 1; i <= ASKS; i++)
+            assert_int_equal(w->n[i], MOST - i % 3);
+        if (!k)
+            memcpy(without, w->ids, sizeof without);
+        assert_memory_equal(w->ids, without, sizeof without);
+        guessed += w->guessed;
+        right += w->right;
+        assert_true(k || !guessed);
+        assert_int_equal(w->kv_used, 0);
+        close_world(w);
+    }
+    assert_true(right > 0 && right < guessed); /* a wrong one leaves no trace */
+}
+
 static void an_embedding_is_the_same_in_pieces(void **state)
 {
     struct world *w = &world;
     double whole[2] = {0};
     (void)state;
     for (size_t step = 3; step <= 64; step += 61) {
-        open_world(w, &(struct shape){64, 4, step});
+        open_world(w, &(struct shape){64, 4, step, 0});
         ask(w, json_pack("{s:i s:s s:o}", "id", 1, "kind", "embed", "ids",
                          prompt_of(3, PROMPT, w->golden.config.vocab)));
         hear(w, 1);
@@ -355,6 +398,7 @@ int main(void)
         cmocka_unit_test(in_a_small_pool_they_are_computed_again),
         cmocka_unit_test(a_prompt_that_was_there_is_not_computed),
         cmocka_unit_test(after_a_loss_an_answer_goes_on),
+        cmocka_unit_test(guesses_change_nothing),
         cmocka_unit_test(an_embedding_is_the_same_in_pieces),
         cmocka_unit_test(what_is_cancelled_gives_its_blocks),
         cmocka_unit_test(what_does_not_fit_is_refused),
