@@ -138,7 +138,7 @@ static const struct field spec_fields[] = {
     /* Generation. */
     WHOLE("max_tokens", GENERATE, max_tokens, 1, TOKENS_MAX, 64, "N", "generate at most this many tokens"),
     WHOLE("max_tokens", CHAT, max_tokens, 1, TOKENS_MAX, 512, "N",
-          "generate at most this many tokens for each answer"),
+          "generate at most this many tokens for each answer; the default is not for a model that is served"),
     NUMBER("temperature", GENERATE, temperature, 0, 100, 0, "X",
            "scale of randomness in the choice of tokens; 0 always takes the likeliest token"),
     NUMBER("temperature", CHAT, temperature, 0, 100, 0.7, "X",

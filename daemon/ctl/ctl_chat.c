@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl chat: a conversation, a line from standard input for each turn, answered by a job that
- * keeps the model loaded between turns, or by another one where that has ended. Owns the messages
+ * ringctl chat: a conversation, a line from standard input for each turn, answered by what is
+ * served, else by a job that keeps the model loaded between turns, or by another one where that has
+ * ended. Owns the messages
  * so far, and the signals while it waits for a line: ^C ends an answer, and never the conversation.
  * One thread. */
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include "daemon/ctl/terminal/ctl_line.h"
 #include "daemon/ctl/terminal/ctl_meter.h"
 #include "daemon/ctl/terminal/ctl_print.h"
+#include "daemon/ctl/ctl_served.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/ctl_text.h"
 #include "daemon/ctl/ctl_watch.h"
@@ -46,6 +48,7 @@ struct chat {
     char *input;             /* owned: read and not yet a line */
     size_t n, room;
     int64_t answers;
+    char *served;           /* owned: what is served and answers; NULL: jobs do */
     char job[CTL_JOB_NAME]; /* that keeps the model loaded, or "" */
     uint64_t last_id;       /* of its events, the last one seen */
 };
@@ -160,24 +163,35 @@ struct answer {
     bool is_broken; /* events were lost: the end prints the rest */
 };
 
+static void on_aside(void *owner, const char *text)
+{
+    struct answer *a = owner;
+    if (a->silent)
+        return;
+    fputs(text, stdout);
+    fflush(stdout);
+    meter_wrote(&a->meter, text);
+}
+
+static void on_answer_text(void *owner, const char *text)
+{
+    struct answer *a = owner;
+    const size_t n = strlen(text);
+    on_aside(a, text);
+    a->text = xrealloc(a->text, a->n + n + 1);
+    memcpy(a->text + a->n, text, n + 1);
+    a->n += n;
+}
+
 static void on_answer_event(void *owner, const char *type, const json_t *data)
 {
     struct answer *a = owner;
-    const char *text = field_text(data, "text", "");
-    size_t n = strlen(text);
     if (!strcmp(type, "job")) {
         meter_event(&a->meter, type, data);
     } else if (!strcmp(type, "resync")) {
         a->is_broken = true;
     } else if (!strcmp(type, "token") && !a->is_broken) {
-        if (!a->silent) {
-            fputs(text, stdout);
-            fflush(stdout);
-            meter_wrote(&a->meter, text);
-        }
-        a->text = xrealloc(a->text, a->n + n + 1);
-        memcpy(a->text + a->n, text, n + 1);
-        a->n += n;
+        on_answer_text(a, field_text(data, "text", ""));
     }
 }
 
@@ -250,24 +264,43 @@ static int get_answer(struct chat *c, struct watch *watch, json_t **ret_end)
     return rc || *ret_end ? rc : await_answer(c, watch, false, ret_end);
 }
 
-/* The answer to the messages so far becomes the next one; one that was stopped counts as far as it
- * went. */
-static int answer(struct chat *c)
+static int answer_by_job(struct chat *c, struct answer *a)
 {
-    struct answer a = {.silent = c->ctl->json, .text = xstrdup("")};
-    struct watch watch = {.event = on_answer_event, .owner = &a, .is_answer = true};
+    struct watch watch = {.event = on_answer_event, .owner = a, .is_answer = true};
     json_t *end = NULL;
-    meter_init(&a.meter);
     int rc = get_answer(c, &watch, &end);
     bool was_stopped = !rc && !strcmp(field_text(end, "state", ""), "cancelled");
     if (!rc && !was_stopped && !*c->job)
         rc = ctl_watch_verdict(end);
     if (!rc)
-        complete(&a, json_object_get(end, "result"));
+        complete(a, json_object_get(end, "result"));
+    json_decref(end);
+    return rc;
+}
+
+static int answer_by_served(struct chat *c, struct answer *a)
+{
+    struct served_answer served = {
+        .text = on_answer_text, .aside = on_aside, .owner = a, .signal_fd = c->signal_fd};
+    json_t *spec = turn_spec(c);
+    const int rc = ctl_served_ask(c->ctl, c->served, spec, &served);
+    json_decref(spec);
+    if (!a->silent)
+        putchar('\n');
+    fflush(stdout);
+    return rc;
+}
+
+/* The answer to the messages so far becomes the next one; one that was stopped counts as far as it
+ * went. */
+static int answer(struct chat *c)
+{
+    struct answer a = {.silent = c->ctl->json, .text = xstrdup("")};
+    meter_init(&a.meter);
+    int rc = c->served ? answer_by_served(c, &a) : answer_by_job(c, &a);
     if (!rc)
         json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "assistant", "content", a.text));
     c->answers += !rc;
-    json_decref(end);
     free(a.text);
     return rc;
 }
@@ -360,10 +393,10 @@ int ctl_chat_main(struct ctl *ctl)
                      .signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
                      .is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO)};
     int rc = c.signal_fd < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m") : read_options(&c);
-    if (!rc) {
-        forget(&c);
+    rc = rc ? rc : ctl_served_find(ctl, c.spec, &c.served);
+    forget(&c);
+    if (!rc && !c.served)
         rc = check_template(&c);
-    }
     if (!rc) {
         open_editor(&c);
         rc = converse(&c);
@@ -372,6 +405,7 @@ int ctl_chat_main(struct ctl *ctl)
     if (c.signal_fd >= 0)
         close(c.signal_fd);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    free(c.served);
     json_decref(c.messages);
     json_decref(c.system);
     json_decref(c.spec);

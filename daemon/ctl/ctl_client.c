@@ -88,9 +88,9 @@ static int refused(const struct ctl *ctl, long status, const char *body)
 
 /* What a model writes goes to a file or a program as it is; all else is cleaned before it is
  * shown. */
-static const char *kept_text(void)
+static const char *kept_text(const char *member)
 {
-    return isatty(STDOUT_FILENO) ? NULL : "text";
+    return isatty(STDOUT_FILENO) ? NULL : member ? member : "text";
 }
 
 static size_t take_body(char *data, size_t size, size_t n, void *owner)
@@ -213,7 +213,7 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
                             "the daemon's answer is not JSON (%s): is it a ringd of another version?",
                             where.text);
     if (!ctl->json)
-        text_clean_json(json, kept_text());
+        text_clean_json(json, kept_text(NULL));
     *ret = json;
     return CTL_OK;
 }
@@ -362,7 +362,7 @@ static void end_event(struct reader *r)
     if (r->data.n) {
         json_t *json = json_loads(r->data.data, JSON_DECODE_ANY, NULL);
         if (!r->is_raw)
-            text_clean_json(json, strcmp(r->type, "log") != 0 ? kept_text() : NULL);
+            text_clean_json(json, strcmp(r->type, "log") != 0 ? kept_text(r->stream->kept) : NULL);
         r->stopped = !r->stream->event(r->stream->owner, r->type, json);
         json_decref(json);
     }
@@ -472,6 +472,11 @@ int ctl_follow(const struct ctl *ctl, const char *path, struct ctl_stream *strea
         snprintf(last_id, sizeof last_id, "Last-Event-ID: %" PRIu64, stream->last_id);
         headers = curl_slist_append(headers, last_id);
     }
+    char *body = stream->body ? json_dumps(stream->body, JSON_COMPACT) : NULL;
+    if (body) {
+        headers = curl_slist_append(headers, "Content-Type: application/json");
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    }
     stream->is_late = false;
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_stream);
@@ -483,6 +488,7 @@ int ctl_follow(const struct ctl *ctl, const char *path, struct ctl_stream *strea
     curl_easy_cleanup(curl);
     curl_multi_cleanup(multi);
     curl_slist_free_all(headers);
+    free(body);
     free(r.line.data);
     free(r.data.data);
     free(r.refusal.data);

@@ -31,6 +31,8 @@ int ctl_request_job(const struct ctl *ctl, const char *method, const char *suffi
 int ctl_download(const struct ctl *ctl, const char *path, int fd, uint64_t *ret_bytes);
 
 struct ctl_stream {
+    const json_t *body; /* borrowed: what is posted; NULL: nothing is */
+    const char *kept;   /* the member that has what a model wrote; NULL: "text" */
     /* One event; false ends the stream. data is NULL where it is not JSON. */
     bool (*event)(void *owner, const char *type, const json_t *data);
     /* One of `fds` can be read; false ends the stream. */

@@ -2,12 +2,15 @@
  *
  * ringctl generate and ringctl score: their options, and from them short jobs, whose answer
  * ctl_follow.c prints. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_follow.h"
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/ctl_plan.h"
+#include "daemon/ctl/ctl_served.h"
 #include "daemon/ctl/ctl_spec.h"
 
 const struct opt_def ctl_generate_options[] = {OPTION_DRY_RUN, {.name = NULL}};
@@ -30,6 +33,29 @@ static int submit(const struct ctl *ctl, enum job_type type, json_t *spec,
     return rc ? rc : follow(ctl, job, false, outlives);
 }
 
+static void print_text(void *owner, const char *text)
+{
+    (void)owner;
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+/* By what is served, if that has the model: nothing is opened then. What only a job tells, with
+ * --json, and plans are for jobs. */
+static int ask_served(const struct ctl *ctl, const json_t *spec, bool *ret_asked)
+{
+    struct served_answer answer = {.text = print_text, .aside = print_text, .signal_fd = -1};
+    char *name = NULL;
+    int rc = ctl->json || ctl_plan_wanted(ctl) ? CTL_OK : ctl_served_find(ctl, spec, &name);
+    *ret_asked = name != NULL;
+    if (!rc && name && !(rc = ctl_spec_check(ctl, JOB_GENERATE, spec))) {
+        rc = ctl_served_ask(ctl, name, spec, &answer);
+        putchar('\n');
+    }
+    free(name);
+    return rc;
+}
+
 int ctl_generate_main(struct ctl *ctl)
 {
     json_t *spec = NULL;
@@ -42,7 +68,12 @@ int ctl_generate_main(struct ctl *ctl)
         json_decref(spec);
         return ctl_usage(ctl, "the prompt is not UTF-8");
     }
-    return submit(ctl, JOB_GENERATE, spec, ctl_follow_generation);
+    bool was_asked;
+    rc = ask_served(ctl, spec, &was_asked);
+    if (!rc && !was_asked)
+        return submit(ctl, JOB_GENERATE, spec, ctl_follow_generation);
+    json_decref(spec);
+    return rc;
 }
 
 int ctl_score_main(struct ctl *ctl)

@@ -11,7 +11,7 @@
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
-#include "daemon/ctl/forecast.h"
+#include "daemon/ctl/forecast/forecast.h"
 #include "engine/pipe/plan.h"
 
 enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };

@@ -92,6 +92,35 @@ limit 60 curl -sS --retry 10 -o "$work/idle" --unix-socket "$(sock_of 1)" -H 'Co
     -d "$(other '')"
 equal 'after four kills' "$(text_of idle)" "$(text_of calm)"
 
+say 'generate and chat ask what is served, by its name or its folder: nothing is opened'
+on 3 generate --model other --max-tokens 400 --temperature 1.3 --seed 3 'Once upon' >"$work/asked" || fail 'generate --model other'
+equal 'generate --model other' "$(cat "$work/asked")" "$(text_of calm)"
+on 2 generate --model "$work/small" --max-tokens 400 --temperature 1.3 --seed 3 'Once upon' >"$work/asked" || fail 'generate of the folder'
+equal 'generate of the folder' "$(cat "$work/asked")" "$(text_of calm)"
+printf 'Once upon\nagain\n' | on 1 chat --model other --temperature 1.3 --seed 3 --max-tokens 20 --json >"$work/asked" || fail 'chat'
+equal 'turns of chat' "$(jq '.messages | map(.role) | join(" ")' "$work/asked")" '"user assistant user assistant"'
+for node in 1 2 3; do
+    equal "short jobs of node $node" "$(on $node jobs --json | jq '[.jobs[] | select(.model == "'"$work/small"'" and .state == "running")] | length')" 1
+done
+
+say 'answers in a form'
+form() { post "$1" /v1/chat/completions "{\"model\":\"other\",\"messages\":[{\"role\":\"user\",\"content\":\"Who?\"}],\"max_tokens\":300,\"temperature\":1,\"seed\":$2,$3}"; }
+person='"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{
+    "name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":1,"maximum":99},"likes":{"enum":["bread","wine"]}},
+    "required":["name","age","likes"]}}}'
+for seed in 1 2 3 4; do
+    form $((seed % 3 + 1)) $seed "$person" >"$work/form$seed"
+    jq -er '.choices[0].message.content' "$work/form$seed" | jq -e '(.name | length <= 12) and (.age | . == floor and 1 <= . and . <= 99) and
+        ([.likes] | inside(["bread", "wine"])) and (keys == ["age", "likes", "name"])' >"$work/valid" ||
+        fail "form $seed: $(cat "$work/form$seed")"
+    equal "the end of form $seed" "$(jq -r '.choices[0].finish_reason' "$work/form$seed")" stop
+done
+equal 'a grammar' "$(form 1 5 '"grammar":"root ::= (\"ab\" | \"cd\"){3} [0-9]"' | jq -r '.choices[0].message.content' | grep -Ec '^(ab|cd){3}[0-9]$')" 1
+equal 'what a grammar lacks' "$(form 1 5 '"grammar":"root ::= foo"' | jq -r .error.message)" \
+    'line 1, column 10: this rule is used here and nowhere defined'
+equal 'what no schema can hold' "$(form 1 5 '"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"not":{}}}}' |
+    jq -r .error.type)" invalid_request_error
+
 say 'what asks for too much, or for nothing'
 error_of() { post 1 "$1" "$2" | jq -r '.error.message'; }
 equal 'no such model' "$(post 1 /v1/completions '{"model":"none","prompt":"x"}' | jq -r '.error.code')" model_not_found

@@ -30,9 +30,9 @@ static json_t *call_in_json(const char *name, json_t *arguments, const struct ch
         snprintf(before, sizeof before, "%s\n", f->calls->begins[0]);
         snprintf(after, sizeof after, "\n%s", f->calls->ends[0]);
     }
-    return json_pack("{s:{s:s s:{s:{s:s} s:o} s:[s s] s:b} s:s s:s}", "schema", "type", "object", "properties",
-                     "name", "const", name, key, arguments, "required", "name", key, "additionalProperties", 0,
-                     "before", before, "after", after);
+    return json_pack("{s:{s:s s:{s:{s:s} s:o} s:[s s] s:b} s:s s:s}", "schema", "type", "object",
+                     "properties", "name", "const", name, key, arguments, "required", "name", key,
+                     "additionalProperties", 0, "before", before, "after", after);
 }
 
 static json_t *call_of_deepseek(const char *name, json_t *arguments, const struct chat_format *f)
@@ -79,9 +79,10 @@ int answer_form_of(json_t **ret, const struct completion_request *q, const struc
 {
     const bool must_call = q->tool_choice == TOOLS_REQUIRED || q->tool_choice == TOOLS_NAMED;
     if (must_call && !f->calls)
-        return refusal_set(refusal, REFUSAL_UNSUPPORTED, "tool_choice",
-                           "\"tool_choice\" cannot ask for a call: the chat template of this model shows no form "
-                           "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek)");
+        return refusal_set(
+            refusal, REFUSAL_UNSUPPORTED, "tool_choice",
+            "\"tool_choice\" cannot ask for a call: the chat template of this model shows no form "
+            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek)");
     if (must_call || q->form == ANSWER_SCHEMA)
         *ret = values_of(q, f, must_call);
     else if (q->form == ANSWER_GRAMMAR)

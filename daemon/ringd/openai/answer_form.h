@@ -8,8 +8,8 @@
 #include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/completion_request.h"
 
-/* As a stage has it (daemon/stage/serve/serve_forms.h): a new reference, or NULL where the answer may
- * say anything. −EINVAL and the refusal: the model has no form of calls that we know. */
+/* As a stage has it (daemon/stage/serve/serve_forms.h): a new reference, or NULL where the answer
+ * may say anything. −EINVAL and the refusal: the model has no form of calls that we know. */
 int answer_form_of(json_t **ret, const struct completion_request *request, const struct chat_format *format,
                    struct refusal *refusal);
 

@@ -35,9 +35,9 @@ static size_t mask_bytes(size_t vocab)
 size_t rows_batch_most(const struct job_plan *p)
 {
     return sizeof(struct wire_head) +
-           p->seqs *
-               (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
-                sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust) + mask_bytes(p->vocab));
+           p->seqs * (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
+                      sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust) +
+                      mask_bytes(p->vocab));
 }
 
 size_t rows_answer_size(const struct rows_batch *b, size_t dim)
@@ -206,7 +206,8 @@ static int check_masks(const uint64_t *masks, size_t n, const struct job_plan *p
     return 0;
 }
 
-/* Where the arrays of a decoded one begin, in one allocation; those of the widest members first. */
+/* Where the arrays of a decoded one begin, in one allocation; those of the widest members first.
+ */
 struct rows_room {
     struct stage_piece *pieces;
     struct rows_choice *choices;
@@ -246,18 +247,19 @@ static int read_choices(struct rows_batch *b, const struct wire_head *h, const s
             r = refuse(err, from, "the number of sets of allowed tokens", masks);
         if (r)
             return r;
-        b->choices[i] = (struct rows_choice){.row = w.row,
-                                             .top = w.top,
-                                             .wants_logprob = w.wants_logprob,
-                                             .index = w.index,
-                                             .how = {.temperature = w.temperature,
-                                                     .top_p = w.top_p,
-                                                     .min_p = w.min_p,
-                                                     .top_k = w.top_k,
-                                                     .seed = w.seed,
-                                                     .adjust = room->adjust + adjusts,
-                                                     .nadjust = w.nadjust,
-                                                     .allowed = w.is_masked ? room->masks + masks * words : NULL}};
+        b->choices[i] =
+            (struct rows_choice){.row = w.row,
+                                 .top = w.top,
+                                 .wants_logprob = w.wants_logprob,
+                                 .index = w.index,
+                                 .how = {.temperature = w.temperature,
+                                         .top_p = w.top_p,
+                                         .min_p = w.min_p,
+                                         .top_k = w.top_k,
+                                         .seed = w.seed,
+                                         .adjust = room->adjust + adjusts,
+                                         .nadjust = w.nadjust,
+                                         .allowed = w.is_masked ? room->masks + masks * words : NULL}};
         adjusts += w.nadjust;
         masks += w.is_masked != 0;
     }

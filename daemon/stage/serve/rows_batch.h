@@ -18,7 +18,7 @@
 struct rows_choice {
     uint32_t row, top; /* top: of so many likeliest tokens as well */
     bool wants_logprob;
-    uint64_t index; /* of the token in its answer */
+    uint64_t index;           /* of the token in its answer */
     struct sample_params how; /* its bits of tokens that are allowed: [sample_words(vocab)] */
 };
 
@@ -37,8 +37,8 @@ size_t rows_batch_most(const struct job_plan *plan);
 size_t rows_batch_size(const struct rows_batch *batch, size_t vocab);
 /* out [rows_batch_size]. */
 void rows_batch_encode(uint8_t *out, const struct rows_batch *batch, size_t vocab);
-/* Everything is held against the plan: what it says can be computed. `from`: the rank that sent it.
- * rows_batch_done frees. −EBADMSG, −ENOMEM. */
+/* Everything is held against the plan: what it says can be computed. `from`: the rank that sent
+ * it. rows_batch_done frees. −EBADMSG, −ENOMEM. */
 int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const struct job_plan *plan,
                       uint32_t from, struct err *err);
 void rows_batch_done(struct rows_batch *batch);

@@ -215,7 +215,8 @@ static int follow_one(struct rows_ring *r, uint32_t mb, const struct rows_batch 
     return e || !is_last(r) ? e : send(r, MSG_TOKEN, mb, told.room, told.n, true, err);
 }
 
-/* Buffers for what comes next stand before it is sent, so that no rank waits for another's word. */
+/* Buffers for what comes next stand before it is sent, so that no rank waits for another's word.
+ */
 static int post_next(struct rows_ring *r, uint32_t mb, struct err *err)
 {
     int e = post(r, MSG_TARGET, mb, rows_batch_most(r->plan), true, err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Microbatches of rows on their way through the stages: rank 0 sends one while later ranks work on
- * those before it, and the last rank answers with the tokens it has chosen. Their order is the same
- * on every rank, so blocks that one lets go of may be another's at once. It lies between two rounds
- * of the runner (runner_serve). Main thread of ringd-stage. */
+ * those before it, and the last rank answers with the tokens it has chosen. Their order is the
+ * same on every rank, so blocks that one lets go of may be another's at once. It lies between two
+ * rounds of the runner (runner_serve). Main thread of ringd-stage. */
 #ifndef DAEMON_ROWS_RING_H
 #define DAEMON_ROWS_RING_H
 

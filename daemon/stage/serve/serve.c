@@ -93,7 +93,9 @@ static int take_token(struct server_run *s, json_t *list, struct seq *q, const s
     const int r = seq_append(q, id, &t.text, &t.n, err);
     if (r || q->ending)
         return r;
-    if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
+    if (form_at_is_over(&q->form))
+        q->ending = "stop";
+    else if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
         q->ending = "length";
     return tell_token(s, list, q, &t, err);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job that serves: requests come in through the daemon, and microbatches with rows of all of them
- * go round the ring (continuous batching; Yu et al., "Orca", OSDI 2022, section 4). Main thread of
- * rank 0. */
+ * A job that serves: requests come in through the daemon, and microbatches with rows of all of
+ * them go round the ring (continuous batching; Yu et al., "Orca", OSDI 2022, section 4). Main
+ * thread of rank 0. */
 #ifndef DAEMON_SERVE_H
 #define DAEMON_SERVE_H
 

@@ -6,8 +6,8 @@
  *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without
  *             the beginning of an answer), or "text" with perhaps "special", or "ids"
  *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
- *             "form" (serve_forms.h), what a job that generates has of the choice of tokens, and "so_far" [[ids], …], what
- *             was generated before a loss, by answer
+ *             "form" (serve_forms.h), what a job that generates has of the choice of tokens, and
+ *             "so_far" [[ids], …], what was generated before a loss, by answer
  *   of an embedding: "pooling", "mean" or "last"
  *   of a tokenization: "pieces", each token's text
  * Reading it makes tokens of the prompt. Main thread of rank 0. */
@@ -29,7 +29,7 @@ struct serve_ask {
     size_t n;
     char *tail; /* owned: the end of the prompt's text, or NULL */
     size_t choices, max_tokens;
-    struct serve_form *form; /* held; NULL: its answers may say anything */
+    struct serve_form *form;           /* held; NULL: its answers may say anything */
     bool wants_logprob, is_last_alone; /* is_last_alone: of an embedding, the last token's */
     bool has_end;                      /* the template names a token that ends a turn: */
     uint32_t end;
@@ -41,8 +41,8 @@ struct serve_ask {
 };
 
 struct serve_model {
-    struct head *head;                          /* borrowed */
-    struct chat_template *tpl;                  /* owned; NULL: the model has none */
+    struct head *head;         /* borrowed */
+    struct chat_template *tpl; /* owned; NULL: the model has none */
     struct serve_forms forms;
     char why[sizeof((struct err *)NULL)->text]; /* why not */
 };

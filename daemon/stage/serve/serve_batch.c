@@ -46,8 +46,8 @@ void flight_done(struct flight *f)
     *f = (struct flight){0};
 }
 
-/* Which tokens may come, at the beginning of a choice's room. One that cannot be said is a fault of
- * this sequence alone: its token is computed in vain, and it ends then. */
+/* Which tokens may come, at the beginning of a choice's room. One that cannot be said is a fault
+ * of this sequence alone: its token is computed in vain, and it ends then. */
 static const uint64_t *put_mask(struct seq *q, const struct form_at *form, uint64_t *room, size_t words)
 {
     const uint64_t *mask = NULL;

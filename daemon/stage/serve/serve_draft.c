@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-/* Two tokens in a row say something, one says next to nothing; more than that is looked at to choose
- * among places. */
+/* Two tokens in a row say something, one says next to nothing; more than that is looked at to
+ * choose among places. */
 enum { ALIKE_LEAST = 2, ALIKE_MOST = 16 };
 
 /* --- guessing --------------------------------------------------------------------------------- */
@@ -44,8 +44,8 @@ void draft_cost_saw(struct draft_cost *c, size_t rows, uint64_t us)
     c->rows_us = c->rows_us * keep + x * y;
 }
 
-/* A row more, as a share of what no row would cost. Until several sizes were seen, and in the least,
- * a guess of what CPUs do that wait for their memory. */
+/* A row more, as a share of what no row would cost. Until several sizes were seen, and in the
+ * least, a guess of what CPUs do that wait for their memory. */
 static double slope_of(const struct draft_cost *c)
 {
     const double least = 0.02, usual = 0.12, most = 4;

@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The tokens that followed the last place in ids [n] where the text was as it is at its end: `most`
- * to ret. Returns how many: 0 if there is no such place. */
+/* The tokens that followed the last place in ids [n] where the text was as it is at its end:
+ * `most` to ret. Returns how many: 0 if there is no such place. */
 size_t draft_find(const uint32_t *ids, size_t n, uint32_t *ret, size_t most);
 
-/* What a microbatch costs by its rows, a line through what was seen: older ones count less and less.
- * All zero at the beginning. */
+/* What a microbatch costs by its rows, a line through what was seen: older ones count less and
+ * less. All zero at the beginning. */
 struct draft_cost {
     double weight, rows, us, rows_rows, rows_us;
 };
@@ -29,8 +29,8 @@ struct draft_luck {
 /* Of `guessed` tokens the first `right` were right. */
 void draft_luck_saw(struct draft_luck *luck, size_t guessed, size_t right);
 
-/* How many guesses, up to `most`, give the most tokens in a time, in a microbatch of `rows` without
- * them. One that does not pay is tried now and then, because texts change. */
+/* How many guesses, up to `most`, give the most tokens in a time, in a microbatch of `rows`
+ * without them. One that does not pay is tried now and then, because texts change. */
 size_t draft_length(const struct draft_cost *cost, struct draft_luck *luck, size_t rows, size_t most);
 
 #endif

@@ -22,9 +22,9 @@ static int of_values(struct form **ret, const json_t *list, struct err *err)
         return err_set(err, -ENOMEM, "no memory for the form of an answer");
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
-        values[i] = (struct form_value){json_object_get(v, "schema"),
-                                        json_string_value(json_object_get(v, "before")),
-                                        json_string_value(json_object_get(v, "after"))};
+        values[i] =
+            (struct form_value){json_object_get(v, "schema"), json_string_value(json_object_get(v, "before")),
+                                json_string_value(json_object_get(v, "after"))};
     }
     const int r = form_of_schemas(ret, values, n, err);
     free(values);
@@ -65,18 +65,20 @@ static uint64_t *unended_of(const struct serve_forms *all)
 static int make(struct serve_form **ret, struct serve_forms *all, const json_t *how, struct err *err)
 {
     struct serve_form *f = calloc(1, sizeof *f);
-    int r = f && (f->unended = unended_of(all))
-                ? 0
-                : err_set(err, -ENOMEM, "no memory for the form of an answer");
+    if (!f)
+        return err_set(err, -ENOMEM, "no memory for the form of an answer");
+    f->words = sample_words(all->vocab);
+    f->unended = unended_of(all);
+    int r = f->unended ? 0 : err_set(err, -ENOMEM, "no memory for the form of an answer");
     if (!r && !all->tok)
         r = err_set(err, -EINVAL, "the model has no tokenizer.json, so its answers can have no form");
     if (!r && !all->tokens)
         r = form_tokens_of(&all->tokens, all->tok, all->vocab, all->ends, all->nends, err);
     r = r ? r : form_of(&f->form, how, err);
     r = r ? r : form_match_new(&f->match, f->form, all->tokens, err);
-    if (r && f)
+    if (r)
         form_let_go(f);
-    else if (!r)
+    else
         *ret = f;
     return r;
 }
@@ -214,6 +216,19 @@ int form_at_token(struct form_at *at, uint32_t token, const char *text, size_t n
     }
     const int r = form_match_token(at->form->match, at->state, token, &next, err);
     return r ? r : go_on(at, next);
+}
+
+bool form_at_is_over(const struct form_at *at)
+{
+    const uint64_t *mask;
+    struct err quiet;
+    if (!at->form || at->is_free || !form_match_may_end(at->form->match, at->state))
+        return false;
+    const int r = form_match_mask(at->form->match, at->state, &mask, &quiet);
+    for (size_t i = 0; !r && i < at->form->words; i++)
+        if (mask[i] & at->form->unended[i])
+            return false;
+    return !r || r == -ENOENT;
 }
 
 int form_at_mask(const struct form_at *at, const uint64_t **ret, struct err *err)

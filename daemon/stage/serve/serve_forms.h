@@ -5,8 +5,8 @@
  *   {"values": [{"schema", "before", "after"}, …]}    one of JSON schemas, with texts around it
  *   {"grammar": "…"}                                  GBNF
  * and perhaps "opens" and "closes", "<think>" and "</think>": a prompt that ends with the first
- * leaves the answer free until it has said the second; it does not end before.
- * The last forms are kept, since requests of a program ask for the same ones. Main thread of rank 0. */
+ * leaves the answer free until it has said the second; it does not end before. The last forms are
+ * kept, since requests of a program ask for the same ones. Main thread of rank 0. */
 #ifndef DAEMON_SERVE_FORMS_H
 #define DAEMON_SERVE_FORMS_H
 
@@ -21,8 +21,9 @@ struct serve_form {
     char *key;         /* owned: what it was made of */
     struct form *form; /* owned, as the next two */
     struct form_match *match;
-    uint64_t *unended; /* [sample_words(vocab)]: all tokens that do not end an answer */
-    size_t users;      /* requests */
+    uint64_t *unended; /* [words]: all tokens that do not end an answer */
+    size_t words;
+    size_t users; /* requests */
 };
 
 struct serve_forms {
@@ -36,8 +37,8 @@ struct serve_forms {
 
 void serve_forms_done(struct serve_forms *all);
 
-/* The caller is a user of it until serve_form_drop, which accepts NULL. −EINVAL names what is wrong
- * or not supported; −E2BIG, −ENOMEM. */
+/* The caller is a user of it until serve_form_drop, which accepts NULL. −EINVAL names what is
+ * wrong or not supported; −E2BIG, −ENOMEM. */
 int serve_form_take(struct serve_form **ret, struct serve_forms *all, const json_t *how, struct err *err);
 void serve_form_drop(struct serve_form *form);
 
@@ -59,6 +60,8 @@ void form_at_done(struct form_at *at);
 struct form_at form_at_copy(const struct form_at *at);
 /* The answer has this token, whose text is [n] bytes. −EPROTO: it does not fit. */
 int form_at_token(struct form_at *at, uint32_t token, const char *text, size_t n, struct err *err);
+/* It is complete, and nothing but its end can come: a model need not say that. */
+bool form_at_is_over(const struct form_at *at);
 /* Which tokens may come next, as form_match_mask; *ret NULL: all may. */
 int form_at_mask(const struct form_at *at, const uint64_t **ret, struct err *err);
 

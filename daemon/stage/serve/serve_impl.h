@@ -74,8 +74,8 @@ void seq_end(struct server_run *s, struct seq *q);
 void seq_landed(struct seq *q);
 /* Room for so many tokens behind those of the sequence. −ENOMEM. */
 int seq_reserve(struct seq *q, size_t more);
-/* The next token, and the text [n] that the stream has with it; borrowed until the next one. A token
- * that does not fit the form ends the sequence with a fault. */
+/* The next token, and the text [n] that the stream has with it; borrowed until the next one. A
+ * token that does not fit the form ends the sequence with a fault. */
 int seq_append(struct seq *q, uint32_t id, const char **ret_text, size_t *ret_n, struct err *err);
 void seq_fail(struct seq *q, const char *why);
 /* Lets sequences begin that there are blocks for. */

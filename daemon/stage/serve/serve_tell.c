@@ -65,8 +65,8 @@ int tell_token(struct server_run *s, json_t *list, const struct seq *q, const st
 void tell_ended(struct server_run *s, const struct seq *q)
 {
     stage_event(s->head->events, "ended",
-                json_pack("{s:I s:I s:s s:s*}", "id", (json_int_t)q->ask->id, "choice",
-                          (json_int_t)q->choice, "why", q->ending, "error", q->fault));
+                json_pack("{s:I s:I s:s s:s*}", "id", (json_int_t)q->ask->id, "choice", (json_int_t)q->choice,
+                          "why", q->ending, "error", q->fault));
 }
 
 void tell_refused(struct server_run *s, uint64_t id, int code, const char *why)
@@ -110,9 +110,9 @@ void tell_load(struct server_run *s, bool must)
     s->told = *c;
     s->told_at = now;
     stage_event(s->head->events, "load",
-                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running, "waiting",
-                          (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool), "kv_blocks",
-                          (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
+                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running,
+                          "waiting", (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool),
+                          "kv_blocks", (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
                           "cached_tokens", (json_int_t)c->cached, "generated_tokens",
                           (json_int_t)c->generated, "preempted", (json_int_t)c->preempted, "guessed_tokens",
                           (json_int_t)c->guessed, "guessed_right", (json_int_t)c->guessed_right));

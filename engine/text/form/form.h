@@ -31,8 +31,8 @@ int form_of_grammar(struct form **ret, const char *text, size_t n, struct err *e
 
 /* One of n values, each of a JSON schema, of which docs/FORMS.md says what is supported. −EINVAL
  * names the place ("#/properties/a") and the keyword that is wrong or not supported. Whatever the
- * form lets through is valid; it does not let through all that is valid: an object's properties come
- * in the order of the schema, and there is at most one space between two signs. */
+ * form lets through is valid; it does not let through all that is valid: an object's properties
+ * come in the order of the schema, and there is at most one space between two signs. */
 int form_of_schemas(struct form **ret, const struct form_value *values, size_t n, struct err *err);
 /* The same of one schema, and nothing around it. */
 int form_of_schema(struct form **ret, const json_t *schema, struct err *err);

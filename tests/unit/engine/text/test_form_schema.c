@@ -247,8 +247,10 @@ static void texts_stand_around_one_of_several_values(void **state)
 {
     (void)state;
     json_t *nothing = json_pack("{s:s}", "type", "null"),
-           *chain = json_pack("{s:[{s:s},{s:[{s:s}]}]}", "anyOf", "type", "boolean", "prefixItems", "$ref", "#");
-    const struct form_value values[] = {{nothing, "<tool_call>\n", "\n</tool_call>"}, {chain, "<call>", NULL}};
+           *chain =
+               json_pack("{s:[{s:s},{s:[{s:s}]}]}", "anyOf", "type", "boolean", "prefixItems", "$ref", "#");
+    const struct form_value values[] = {{nothing, "<tool_call>\n", "\n</tool_call>"},
+                                        {chain, "<call>", NULL}};
     struct form_world w;
     struct form *form;
     struct err err = {""};

@@ -69,7 +69,8 @@ static void plan_for(struct world *w, const struct shape *shape)
     const struct config *c = &w->golden.config;
     w->head.config = *c;
     w->head.config.neos = 0; /* every answer has all of its tokens */
-    w->head.spec = (struct job_spec){.model = w->golden.model_dir.text, .prefill_step = shape->step, .draft_max = shape->draft};
+    w->head.spec = (struct job_spec){
+        .model = w->golden.model_dir.text, .prefill_step = shape->step, .draft_max = shape->draft};
     w->head.plan = (struct job_plan){.type = JOB_SERVE,
                                      .ranks = 1,
                                      .stages = 1,
@@ -302,7 +303,8 @@ static void after_a_loss_an_answer_goes_on(void **state)
     }
 }
 
-/* Texts that repeat themselves: one token is nearly always chosen, then another, or the likeliest. */
+/* Texts that repeat themselves: one token is nearly always chosen, then another, or the likeliest.
+ */
 static void ask_dull(struct world *w, size_t i)
 {
     json_t *bias = json_object();
@@ -313,8 +315,8 @@ static void ask_dull(struct world *w, size_t i)
     }
     ask(w, json_pack("{s:I s:s s:o s:i s:f s:i s:o s:f}", "id", (json_int_t)i, "kind", "text", "ids",
                      prompt_of(i, PROMPT - i, w->golden.config.vocab), "max_tokens", (int)(MOST - i % 3),
-                     "temperature", i % 2 ? 0.9 : 0, "seed", (int)i, "logit_bias", bias,
-                     "presence_penalty", i % 4 == 1 ? 0.1 : 0.0));
+                     "temperature", i % 2 ? 0.9 : 0, "seed", (int)i, "logit_bias", bias, "presence_penalty",
+                     i % 4 == 1 ? 0.1 : 0.0));
 }
 
 static void guesses_change_nothing(void **state)

@@ -25,9 +25,9 @@ static void assert_guess(const uint32_t *ids, size_t n, const uint32_t *want, si
 static void what_followed_before_follows_again(void **state)
 {
     static const uint32_t once[] = {1, 2, 3, 4, 5, 9, 2, 3}, longer[] = {1, 2, 3, 7, 8, 2, 3, 6, 1, 2, 3},
-                          last[] = {2, 3, 7, 2, 3, 6, 2, 3}, again[] = {5, 1, 2, 1, 2}, fresh[] = {1, 2, 3, 2},
-                          want_once[] = {4, 5, 9}, want_longer[] = {7, 8}, want_last[] = {6},
-                          want_again[] = {1, 2, 1, 2, 1};
+                          last[] = {2, 3, 7, 2, 3, 6, 2, 3}, again[] = {5, 1, 2, 1, 2},
+                          fresh[] = {1, 2, 3, 2}, want_once[] = {4, 5, 9}, want_longer[] = {7, 8},
+                          want_last[] = {6}, want_again[] = {1, 2, 1, 2, 1};
     (void)state;
     assert_guess(once, 8, want_once, 3);
     assert_guess(longer, 11, want_longer, 2); /* three alike say more than two nearer ones */
@@ -55,11 +55,11 @@ static void as_many_as_pay(void **state)
     struct draft_cost cost = {0};
     struct draft_luck luck = {0};
     (void)state;
-    assert_true(length_in(10000, 8, 8) == 16);           /* a row costs next to nothing, and all are right */
-    assert_true(length_in(1000, 8, 0) == 0);             /* none is right */
+    assert_true(length_in(10000, 8, 8) == 16); /* a row costs next to nothing, and all are right */
+    assert_true(length_in(1000, 8, 0) == 0);   /* none is right */
     assert_true(length_in(100, 8, 4) < length_in(10000, 8, 4)); /* rows that cost more are fewer */
     assert_true(length_in(1, 8, 1) == 0);
-    assert_true(draft_length(&cost, &luck, 1, 16) > 0);  /* nothing is known: it is tried */
+    assert_true(draft_length(&cost, &luck, 1, 16) > 0); /* nothing is known: it is tried */
     assert_int_equal(draft_length(&cost, &luck, 1, 0), 0);
 }
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/ctl/forecast.h"
+#include "daemon/ctl/forecast/forecast.h"
 
 /* Four nodes with two layers each, eight microbatches; F = I = W = 1 s a layer, and messages that
  * take no time. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ctl/forecast.h"
+#include "daemon/ctl/forecast/forecast.h"
 
 #include <errno.h>
 #include <math.h>
