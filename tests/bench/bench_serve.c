@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * What clients of a server see that speaks OpenAI's API: so many streams of completions at once.
- * For bench_serve.sh, and for other servers beside ours. Says in one line: tokens a second, from the
- * first token of the last stream to begin until the first stream ends; the time to the first token
- * of the last request, in ms; and the gaps between tokens of one stream, median, 95th and 99th
- * percentile, in ms. With a late request all of it is about the time until its first token.
+ * For bench_serve.sh, and for other servers beside ours. Says in one line: tokens a second, from
+ * the first token of the last stream to begin until the first stream ends; the time to the first
+ * token of the last request, in ms; and the gaps between tokens of one stream, median, 95th and
+ * 99th percentile, in ms. With a late request all of it is about the time until its first token.
  * usage: bench_serve BASE MODEL [KEY=NUMBER …]; BASE is a socket's path or http://ADDRESS. Keys:
- * streams, tokens, prompt (tokens of each), same=1 (all prompts are alike), seed, bias (a token that
- * is always chosen), late (once all streams run, one more request with a prompt of so many tokens) */
+ * streams, tokens, prompt (tokens of each), same=1 (all prompts are alike), seed, bias (a token
+ * that is always chosen), late (once all streams run, one more request with a prompt of so many
+ * tokens) */
 #include <curl/curl.h>
 #include <math.h>
 #include <stdbool.h>
@@ -73,8 +74,9 @@ static char *body_of(const struct load *l, size_t i, size_t prompt, size_t token
     char *body = bench_alloc(room), *at = body;
     at += sprintf(at, "{\"model\":\"%s\",\"stream\":true,\"max_tokens\":%zu,\"temperature\":%s,\"seed\":%d,",
                   l->model, tokens, l->bias ? "0" : "1", l->seed + (int)i);
-    at += sprintf(at, "%s\"logit_bias\":{\"%d\":%d},\"prompt\":[", l->base[0] == '/' ? "" : "\"ignore_eos\":true,",
-                  l->bias ? l->bias : 2, l->bias ? 100 : -100);
+    at +=
+        sprintf(at, "%s\"logit_bias\":{\"%d\":%d},\"prompt\":[",
+                l->base[0] == '/' ? "" : "\"ignore_eos\":true,", l->bias ? l->bias : 2, l->bias ? 100 : -100);
     unsigned x = (unsigned)(l->seed * 7919) + (l->is_same ? 0 : (unsigned)i * 104729);
     for (size_t k = 0; k < prompt; k++) {
         x = x * 1664525 + 1013904223;
