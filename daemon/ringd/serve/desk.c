@@ -137,7 +137,7 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
     const size_t bytes = sizeof(struct model_ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
     if (!ledger_take(&d->bytes, bytes)) {
         json_decref(request);
-        return refusal_set(refusal, REFUSAL_BUSY, NULL,
+        return refusal_set(refusal, REFUSAL_RATE, NULL,
                            "requests that wait fill all the memory for them: ask again in a moment");
     }
     struct model_ask *a = xcalloc(1, sizeof *a);
