@@ -52,6 +52,11 @@ void http_reply_fd(struct http_call *call, const char *content_type, int fd, uin
  * not called when the client has left, or the server stops. */
 void http_upgrade(struct http_call *call, const char *protocol, void (*take)(void *owner, int fd),
                   void *owner);
+/* Until the call is answered, `left` is called when its client closes the connection, or the half
+ * that it sends on; at most once. The call is still to be answered: http_give_up does. */
+void http_on_leave(struct http_call *call, void (*left)(void *owner), void *owner);
+/* For a client that has left. Counts as 499. */
+void http_give_up(struct http_call *call);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

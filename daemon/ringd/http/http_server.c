@@ -391,6 +391,7 @@ static int start_unix(struct http *http, const struct http_setup *setup, struct 
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err)
 {
     struct http *http = xsecret(sizeof *http);
+    http->base = setup->base;
     http->mailbox = setup->mailbox;
     http->events = setup->events;
     http->handle = setup->handle;
@@ -428,6 +429,7 @@ static void release_all(struct http *http)
     pthread_mutex_lock(&http->lock);
     http->stopping = true;
     for (struct http_call *call = http->calls; call; call = call->next) {
+        leave_stop(call);
         if (call->parked && !call->response) {
             call->response = response_error("stopping", "ringd is stopping");
             call->status = MHD_HTTP_SERVICE_UNAVAILABLE;

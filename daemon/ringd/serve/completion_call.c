@@ -80,6 +80,14 @@ static void on_failed(void *owner, const struct refusal *refusal)
     completion_free(c);
 }
 
+/* Before its answer, or its stream. */
+static void on_left(void *owner)
+{
+    struct completion *c = owner;
+    http_give_up(c->call);
+    completion_free(c);
+}
+
 static void finish(struct completion *c)
 {
     reply_finish(c->reply, &c->out);
@@ -229,6 +237,7 @@ void served_complete(const struct served *served, struct http_call *call, enum c
         return;
     }
     c->call = call;
+    http_on_leave(call, on_left, c);
     c->format = served->model->format;
     c->model = xstrdup(served->name);
     c->created = time(NULL);

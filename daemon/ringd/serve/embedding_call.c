@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/openai/embeddings.h"
 #include "daemon/ringd/serve/served.h"
 
@@ -44,6 +45,13 @@ static void fail(struct embedding *e, const struct refusal *refusal)
 static void on_failed(void *owner, const struct refusal *refusal)
 {
     fail(((struct input_ask *)owner)->of, refusal);
+}
+
+static void on_left(void *owner)
+{
+    struct embedding *e = owner;
+    http_give_up(e->call);
+    embedding_free(e);
 }
 
 static void finish(struct embedding *e)
@@ -96,6 +104,7 @@ void served_embed(const struct served *served, struct http_call *call, json_t *b
     }
     const size_t n = e->request.ninput;
     e->call = call;
+    http_on_leave(call, on_left, e);
     e->model = xstrdup(served->name);
     e->dim = served->model->dim;
     e->open = n;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/openai/tokenize.h"
 #include "daemon/ringd/serve/served.h"
 
@@ -30,6 +31,13 @@ static void on_failed(void *owner, const struct refusal *refusal)
     token_call_free(t);
 }
 
+static void on_left(void *owner)
+{
+    struct token_call *t = owner;
+    http_give_up(t->call);
+    token_call_free(t);
+}
+
 static void on_answered(void *owner, const json_t *event)
 {
     struct token_call *t = owner;
@@ -43,6 +51,7 @@ static void ask(const struct served *served, const struct token_call *call, json
     struct refusal refusal;
     struct token_call *t = xmemdup(call, sizeof *call);
     t->max_context = served->model->max_context;
+    http_on_leave(t->call, on_left, t);
     if (desk_ask(served->desk, &t->ask, served->model->job, request, 0, &ops, t, &refusal))
         on_failed(t, &refusal);
 }

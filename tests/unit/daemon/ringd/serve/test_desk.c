@@ -235,6 +235,25 @@ static void what_nobody_wants_is_cancelled(void **state)
     assert_said(w, "[{\"do\":\"cancel\",\"id\":2}]");
 }
 
+/* One of them may be a list of thousands of texts. */
+static void so_many_wait_and_no_more(void **state)
+{
+    struct world *w = *state;
+    struct model_ask *asks[5000];
+    struct refusal refusal;
+    size_t n = 0;
+    while (n < 5000 &&
+           !desk_ask(w->desk, &asks[n], JOB, json_pack("{s:s}", "kind", "embed"), 0, &plain_ops, w, &refusal))
+        n++;
+    assert_int_equal(n, 4096);
+    assert_int_equal(refusal_openai_status(&refusal), 429);
+    assert_int_equal(refusal_anthropic_status(&refusal), 429);
+    ask_drop(asks[--n]);
+    ask(w, 1);
+    while (n)
+        ask_drop(asks[--n]);
+}
+
 static void a_refusal_has_its_kind(void **state)
 {
     struct world *w = *state;
@@ -273,6 +292,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
+        cmocka_unit_test_setup_teardown(so_many_wait_and_no_more, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
         cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
     };
