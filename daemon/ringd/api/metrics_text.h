@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct coord;
+struct desk;
 struct ledger;
 struct members;
 struct metrics;
@@ -23,6 +24,7 @@ struct metrics_sources { /* all borrowed; the node's own record is up to date */
     struct peers *peers;
     struct workers *workers;
     struct coord *coord;
+    const struct desk *desk;
     struct store *store;
     const struct ledger *ledger;
     double lateness; /* of the loop, in seconds */

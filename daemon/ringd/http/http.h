@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct http_call; /* one request waiting for its answer */
+enum { HTTP_LEFT = 499 /* the status of a client that has left, as others count it */ };
 
 const char *http_method(const struct http_call *call);
 const char *http_path(const struct http_call *call); /* without the query, percent-decoded */
@@ -38,6 +39,8 @@ bool http_open_session(struct http_call *call, const char **ret_key);
 bool http_wants(const struct http_call *call, const char *protocol);
 /* Which of the API's routes it is; kept by address. */
 void http_set_route(struct http_call *call, const char *route);
+const char *http_route(const struct http_call *call);  /* as it was set; NULL: it was not */
+const char *http_client(const struct http_call *call); /* whose key it has; "": nobody's, or the token */
 
 /* Loop thread. body is copied. Frees call. */
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
@@ -55,7 +58,7 @@ void http_upgrade(struct http_call *call, const char *protocol, void (*take)(voi
 /* Until the call is answered, `left` is called when its client closes the connection, or the half
  * that it sends on; at most once. The call is still to be answered: http_give_up does. */
 void http_on_leave(struct http_call *call, void (*left)(void *owner), void *owner);
-/* For a client that has left. Counts as 499. */
+/* For a client that has left: HTTP_LEFT, which nobody reads. */
 void http_give_up(struct http_call *call);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)

@@ -175,3 +175,8 @@ void http_fail(struct http_call *call, int status, const char *code, const char 
     inside_reply(call, status, "application/json", text, strlen(text));
     free(text);
 }
+
+void http_give_up(struct http_call *call)
+{
+    http_fail(call, HTTP_LEFT, "left", "the client has left");
+}

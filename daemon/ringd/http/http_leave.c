@@ -35,7 +35,8 @@ void leave_stop(struct http_call *call)
 }
 
 /* The connection stays open while the call is parked, and the watch ends before it is resumed.
- * Edges alone wake the loop: a reset is no EV_CLOSED, and what lies unread would wake it for ever. */
+ * Edges alone wake the loop: a reset is no EV_CLOSED, and what lies unread would wake it for
+ * ever. */
 void http_on_leave(struct http_call *call, void (*left)(void *owner), void *owner)
 {
     call->leave = (struct call_leave){.left = left, .owner = owner};
@@ -45,10 +46,4 @@ void http_on_leave(struct http_call *call, void (*left)(void *owner), void *owne
                                   EV_READ | EV_CLOSED | EV_PERSIST | EV_ET, on_news, call);
     if (call->leave.event)
         event_add(call->leave.event, NULL);
-}
-
-void http_give_up(struct http_call *call)
-{
-    enum { CLIENT_LEFT = 499 /* as others write it; nobody reads it */ };
-    http_fail(call, CLIENT_LEFT, "left", "the client has left");
 }

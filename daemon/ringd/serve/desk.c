@@ -10,6 +10,7 @@
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/serve/visit_lines.h"
 #include "daemon/ringd/timer.h"
 
 enum {
@@ -22,7 +23,8 @@ enum {
 };
 
 struct ask_choice {
-    json_t *ids; /* owned: its tokens so far */
+    json_t *ids;         /* owned: its tokens so far */
+    struct instant last; /* when the last of them came */
     bool is_over;
 };
 
@@ -41,6 +43,7 @@ struct model_ask {
     unsigned losses;        /* stages that have ended since its last token */
     uint64_t serving;       /* the last time that a stage took requests and this one was looked at */
     size_t bytes;           /* in the ledger */
+    struct instant since;
 };
 
 struct desk_entry {
@@ -54,6 +57,7 @@ struct desk {
     LIST_HEAD(, desk_entry) models; /* at most one for each job of this node that serves */
     struct ledger_queue bytes;
     size_t n; /* of asks */
+    struct visit_lines lines;
     uint64_t last_id;
     uint64_t serving; /* how often a stage began to take requests */
 };
@@ -157,7 +161,8 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
                             .nchoices = choices,
                             .ops = ops,
                             .owner = owner,
-                            .bytes = bytes};
+                            .bytes = bytes,
+                            .since = clock_now()};
     for (size_t i = 0; i < choices; i++)
         a->choices[i].ids = json_array();
     a->serving = d->serving; /* what serves now hears of it below */
@@ -285,6 +290,9 @@ static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
     if (a->is_begun) /* once more, after a loss */
         return;
     a->is_begun = true;
+    struct desk_entry *m = entry_of(d, job);
+    if (m)
+        latencies_add(&m->it.metrics.queue, (uint64_t)clock_since_us(clock_now(), a->since));
     const struct ask_begun begun = {.prompt_tokens = size_of(event, "prompt_tokens"),
                                     .cached_tokens = size_of(event, "cached_tokens"),
                                     .tail = json_is_string(tail) ? json_string_value(tail) : "",
@@ -324,6 +332,21 @@ static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *tok
     return !json_array_append_new(c->ids, json_integer(json_integer_value(id)));
 }
 
+/* Of its choice; the first of all choices is what a client waits for. */
+static void time_token(const struct model_ask *a, struct ask_choice *c)
+{
+    struct desk_entry *m = entry_of(a->d, a->job);
+    const struct instant now = clock_now();
+    bool is_first = true;
+    for (size_t i = 0; i < a->nchoices; i++)
+        is_first = is_first && !json_array_size(a->choices[i].ids);
+    if (m && is_first)
+        latencies_add(&m->it.metrics.first_token, (uint64_t)clock_since_us(now, a->since));
+    else if (m && json_array_size(c->ids))
+        latencies_add(&m->it.metrics.between_tokens, (uint64_t)clock_since_us(now, c->last));
+    c->last = now;
+}
+
 static void hear_token(struct desk *d, uint64_t job, const json_t *token)
 {
     char rooms[TOP_MAX + 1][BYTES_MAX];
@@ -337,6 +360,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
         size_of(token, "n") != json_array_size(c->ids) + 1)
         return; /* of an attempt that is over, or nonsense */
     wait_on(a);
+    time_token(a, c);
     if (!keep_id(a, c, token)) {
         refusal_set(&refusal, REFUSAL_BUSY, NULL, "answers under way fill all the memory for them");
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
@@ -444,6 +468,18 @@ const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
     const struct desk_entry *m = entry_of(d, job);
     return m && m->it.max_context ? &m->it : NULL;
+}
+
+void desk_count_call(struct desk *d, uint64_t job, unsigned status, uint64_t us)
+{
+    struct desk_entry *m = entry_of(d, job);
+    if (m)
+        serve_metrics_call(&m->it.metrics, status, us);
+}
+
+struct visit_lines *desk_visit_lines(struct desk *d)
+{
+    return &d->lines;
 }
 
 static void forget_model(struct desk_entry *m)

@@ -15,6 +15,7 @@
 #include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
+#include "daemon/ringd/serve/serve_metrics.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -44,8 +45,13 @@ struct desk_model {
     size_t dim;         /* values of an embedding */
     size_t kv_blocks;
     json_t *load; /* owned: its last event "load", or NULL */
+    struct serve_metrics metrics;
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+
+/* A call for it has ended with that status of HTTP, after so long. */
+void desk_count_call(struct desk *d, uint64_t job, unsigned status, uint64_t us);
+struct visit_lines *desk_visit_lines(struct desk *d); /* of all models */
 
 /* An event of a stage. True: it was for the desk alone. */
 bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);

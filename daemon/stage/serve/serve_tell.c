@@ -109,11 +109,16 @@ void tell_load(struct server_run *s, bool must)
         return;
     s->told = *c;
     s->told_at = now;
+    json_t *sizes = json_array();
+    for (size_t i = 0; i < ROWS_ENDS; i++)
+        json_array_append_new(sizes, json_integer((json_int_t)c->sizes[i]));
     stage_event(s->head->events, "load",
-                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "running", (json_int_t)c->running,
-                          "waiting", (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool),
-                          "kv_blocks", (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
-                          "cached_tokens", (json_int_t)c->cached, "generated_tokens",
-                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted, "guessed_tokens",
-                          (json_int_t)c->guessed, "guessed_right", (json_int_t)c->guessed_right));
+                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:o}", "running",
+                          (json_int_t)c->running, "waiting", (json_int_t)c->waiting, "kv_used",
+                          (json_int_t)kv_pool_used(s->pool), "kv_blocks", (json_int_t)s->plan->kv_blocks,
+                          "prompt_tokens", (json_int_t)c->prompt, "cached_tokens", (json_int_t)c->cached,
+                          "generated_tokens", (json_int_t)c->generated, "preempted", (json_int_t)c->preempted,
+                          "guessed_tokens", (json_int_t)c->guessed, "guessed_right",
+                          (json_int_t)c->guessed_right, "microbatches", (json_int_t)c->microbatches, "rows",
+                          (json_int_t)c->rows, "sizes", sizes));
 }

@@ -235,6 +235,30 @@ static void what_nobody_wants_is_cancelled(void **state)
     assert_said(w, "[{\"do\":\"cancel\",\"id\":2}]");
 }
 
+/* The first token of a request is one time, each further one of a choice another; a stage that
+ * begins again counts nothing twice. */
+static void the_times_of_a_request_are_counted(void **state)
+{
+    struct world *w = *state;
+    serve(w, "{\"max_context\":64}");
+    ask(w, 2);
+    const struct serve_metrics *m = &desk_model(w->desk, JOB)->metrics;
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    token(w, 0, 1, 5, "a");
+    token(w, 1, 1, 5, "x");
+    token(w, 0, 2, 6, "b");
+    token(w, 0, 2, 6, "b"); /* said twice */
+    serve(w, "{\"max_context\":64}");
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    token(w, 0, 3, 7, "c");
+    assert_int_equal(m->queue.n, 1);
+    assert_int_equal(m->first_token.n, 1);
+    assert_int_equal(m->between_tokens.n, 2);
+    desk_count_call(w->desk, JOB, 200, 5000);
+    desk_count_call(w->desk, JOB + 1, 200, 5000); /* of a job that has ended */
+    assert_int_equal(m->calls[CALL_ANSWERED], 1);
+}
+
 /* One of them may be a list of thousands of texts. */
 static void so_many_wait_and_no_more(void **state)
 {
@@ -292,6 +316,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
+        cmocka_unit_test_setup_teardown(the_times_of_a_request_are_counted, start, stop),
         cmocka_unit_test_setup_teardown(so_many_wait_and_no_more, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
         cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
