@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/common/job_plan.h"
+
 /* The learning rate where nothing is said. */
 #define LR_LORA 5e-4
 #define LR_FULL 2e-4
@@ -109,6 +111,45 @@ static void check_score(const struct job_spec *s, struct rules *r)
            "--top-logprobs needs --text or --ids: ringd shows no single tokens of a data set");
 }
 
+bool job_adapter_is_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+    const size_t n = strlen(name);
+    return n && n <= JOB_ADAPTER_NAME && strspn(name, allowed) == n;
+}
+
+static void check_adapters(const struct job_spec *s, struct rules *r)
+{
+    const char *name, *served = s->model ? job_served_name(s) : "";
+    json_t *folder;
+    demand(r, json_object_size(s->adapters) <= JOB_MAX_ADAPTERS,
+           "--adapter was given too often: a model is served with 16 adapters at most");
+    json_object_foreach ((json_t *)(uintptr_t)s->adapters, name, folder) {
+        const char *path = json_string_value(folder);
+        if (!r->failed && !job_adapter_is_name(name))
+            r->failed = err_set(r->err, -EINVAL,
+                                "--adapter: \"%s\" is no name of an adapter, which has 1 to %d letters, digits "
+                                "and ._:- only; give --adapter NAME=DIR",
+                                name, JOB_ADAPTER_NAME);
+        if (!r->failed && (!path || *path != '/'))
+            r->failed = err_set(r->err, -EINVAL,
+                                "--adapter: the folder of \"%s\" must be a text with an absolute path", name);
+        if (!r->failed && !strcmp(name, served))
+            r->failed = err_set(r->err, -EINVAL,
+                                "--adapter: \"%s\" is what clients call the model without adapters; give "
+                                "another NAME=DIR",
+                                name);
+    }
+}
+
+static void check_serve(const struct job_spec *s, struct rules *r)
+{
+    demand(r, s->model, "--model DIR is needed, or a word: list, show, stop or adapter");
+    demand(r, !s->model || *job_served_name(s),
+           "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
+    check_adapters(s, r);
+}
+
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)
 {
     struct job_spec s = {.type = type, .json = json};
@@ -119,12 +160,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     switch (type) {
     case JOB_TRAIN: check_train(&s, &rules); break;
     case JOB_GENERATE: check_generate(&s, &rules); break;
-    case JOB_SERVE:
-        demand(&rules, s.model, "--model DIR is needed, or a word: list or stop");
-        demand(
-            &rules, !s.model || *job_served_name(&s),
-            "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
-        break;
+    case JOB_SERVE: check_serve(&s, &rules); break;
     default: check_score(&s, &rules); break;
     }
     if (!rules.failed)

@@ -108,7 +108,8 @@ static const struct field spec_fields[] = {
     PATH("model", CHECK, model, FIELD_MODEL, "DIR",
          "model with the tokenizer and chat template, as a Hugging Face directory",
          .missing = "--model DIR is needed"),
-    PATH("adapter", ANSWERS, adapter, FIELD_ADAPTER, "DIR", "apply this adapter to the model"),
+    PATH("adapter", GENERATE | SCORE | CHAT, adapter, FIELD_ADAPTER, "DIR",
+         "apply this adapter to the model"),
     CHOICE("weights", TRAIN | ANSWERS, weight_bits, weights, 0,
            "take the weights of the model as they are stored, or quantize them to 8 or 4 bits when the job "
            "starts"),
@@ -119,6 +120,10 @@ static const struct field spec_fields[] = {
     /* Serving. */
     TEXT("name", SERVE, served_name, "NAME",
          "name of the model for clients (default: the last part of --model)"),
+    {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
+     .spelling = "adapter",
+     .doc = "also serve the model with this adapter, under the name NAME (default: the last part of DIR); may "
+            "be given 16 times"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
           "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
           "at most 8192)"),

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# A model that is served with adapters: each is a model of its own to clients, many share a batch, and each answer has the tokens
+# that it has alone. Adapters come and go while others are answered.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/../lib/endless.sh"
+
+endless "$work/small" "$llama"
+start_ring
+
+post() { # NODE PATH BODY: the answer
+    limit 60 curl -sS --retry 10 --max-time 60 --unix-socket "$(sock_of "$1")" -H 'Content-Type: application/json' "http://localhost$2" -d "$3"
+}
+get() { limit 20 curl -sS --unix-socket "$(sock_of "$1")" "http://localhost$2"; }
+prompt='The little dog ran over the hill and'
+# ask NODE NAME MODEL [SEED]: its answer in $work/NAME
+ask() {
+    post "$1" /v1/completions "{\"model\":\"$3\",\"prompt\":\"$prompt\",\"max_tokens\":40,\"temperature\":${4:+1.}${4:-0},\"seed\":${4:-0}}" \
+        >"$work/$2"
+}
+text_of() { jq -er '.choices[0].text' "$work/$1" || fail "$1: $(cat "$work/$1")"; }
+models() { get "$1" /v1/models | jq -c '[.data[] | [.id, .parent // ""]]'; }
+
+say 'two adapters, of other linears and layers'
+for name in owl fox; do
+    yes "{\"text\":\"The little dog ran over the hill and the $name $name $name said $name, $name and $name again.\"}" | head -n 20 >"$work/$name.jsonl"
+done
+on 1 --json train --model "$work/small" --data "$work/owl.jsonl" --adapter-out "$work/owl" --iters 12 --lr 2e-2 >"$work/trained" 2>&1 ||
+    fail "owl: $(cat "$work/trained")"
+on 2 --json train --model "$work/small" --data "$work/fox.jsonl" --adapter-out "$work/fox" --iters 12 --lr 1e-2 --rank 4 --num-layers 2 \
+    --target-modules all-linear >"$work/trained" 2>&1 || fail "fox: $(cat "$work/trained")"
+generated() { # [OPTION...]: what a job of its own says
+    on 1 --json generate --model "$work/small" --max-tokens 40 "$@" "$prompt" | jq -r .text
+}
+generated >"$work/plain.said"
+generated --adapter "$work/owl" >"$work/owl.said"
+generated --adapter "$work/fox" >"$work/fox.said"
+[ "$(sort -u "$work"/*.said | wc -l)" = 3 ] || fail "adapters that change nothing: $(cat "$work"/*.said)"
+
+say 'served: each is a model'
+on 1 serve --model "$work/small" --adapter "$work/owl" --adapter reynard="$work/fox" --max-context 256 --max-num-seqs 16 \
+    --prefill-step-size 32 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
+for node in 1 2 3; do
+    equal "the models of node $node" "$(models $node)" '[["small",""],["owl","small"],["reynard","small"]]'
+done
+equal 'one of them' "$(get 2 /v1/models/reynard | jq -r .parent)" small
+
+say 'alone, among others, behind a prompt that was there: what generate says'
+same_as() { equal "$1" "$(text_of "$2")" "$(cat "$work/$3.said")"; }
+ask 1 cold small
+ask 2 cold.owl owl
+ask 3 cold.fox reynard
+same_as 'the model' cold plain
+same_as 'owl' cold.owl owl
+same_as 'fox' cold.fox fox
+equal 'tokens of the prompt that others had' "$(jq -s 'map(.usage.prompt_tokens_details.cached_tokens) | add' "$work/cold.owl" "$work/cold.fox")" 0
+waits=
+for i in 1 2 3 4 5 6; do
+    ask $((i % 3 + 1)) "plain$i" small &
+    waits="$waits $!"
+    ask $((i % 3 + 1)) "owl$i" owl &
+    waits="$waits $!"
+    ask $((i % 3 + 1)) "fox$i" reynard &
+    waits="$waits $!"
+    ask $((i % 3 + 1)) "drawn$i" owl "$i" &
+    waits="$waits $!"
+done
+# shellcheck disable=SC2086 # numbers
+wait $waits
+for i in 1 2 3 4 5 6; do
+    same_as "the model, $i" "plain$i" plain
+    same_as "owl, $i" "owl$i" owl
+    same_as "fox, $i" "fox$i" fox
+done
+[ "$(jq .usage.prompt_tokens_details.cached_tokens "$work/owl6")" -gt 0 ] || fail "nothing of owl's prompt was there: $(cat "$work/owl6")"
+ask 1 drawn owl 3
+equal 'drawn alone' "$(text_of drawn)" "$(text_of drawn3)"
+RINGD_SOCKET=$(sock_of 3) limit 30 "$ringctl" generate --model owl --max-tokens 40 "$prompt" >"$work/asked" || fail 'generate --model owl'
+equal 'generate --model owl' "$(cat "$work/asked")" "$(cat "$work/owl.said")"
+
+embedding() { post 1 /v1/embeddings "{\"model\":\"$1\",\"input\":\"the dog\"}" | jq -c '.data[0].embedding'; }
+[ "$(embedding owl)" != "$(embedding small)" ] || fail 'an embedding by owl is that of the model alone'
+equal 'no such adapter' "$(post 2 /v1/completions '{"model":"wolf","prompt":"x"}' | jq -r .error.code)" model_not_found
