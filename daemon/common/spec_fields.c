@@ -122,8 +122,9 @@ static const struct field spec_fields[] = {
          "name of the model for clients (default: the last part of --model)"),
     {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
      .spelling = "adapter",
-     .doc = "also serve the model with this adapter, under the name NAME (default: the last part of DIR); may "
-            "be given 16 times"},
+     .doc =
+         "also serve the model with this adapter, under the name NAME (default: the last part of DIR); may "
+         "be given 16 times"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
           "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
           "at most 8192)"),
@@ -370,6 +371,8 @@ static const struct field spec_fields[] = {
     UNSAID("log_step", FIELD_WHOLE, DAEMON, log_step, "the last step that is in them", .max = FIELD_ANY),
     UNSAID("submitted", FIELD_WHOLE, DAEMON, submitted, "when the job was, in seconds since 1970",
            .max = FIELD_ANY),
+    {"changes", FIELD_WHOLE, DAEMON, 0, 0, .max = FIELD_ANY,
+     .doc = "of a job that serves: how often its adapters were changed"},
     UNSAID("goes_on", FIELD_FLAG, DAEMON, goes_on,
            "of a job that was interrupted: it has saved a state in adapter_out"),
     UNSAID("state_dir", FIELD_TEXT, DAEMON, state_dir, "the daemon's own folder"),

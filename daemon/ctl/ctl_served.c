@@ -105,7 +105,7 @@ int ctl_served_find(const struct ctl *ctl, const json_t *spec, char **ret_name)
         const char *serves = field_text(job, "serves", "");
         const bool has_ended = json_is_integer(json_object_get(job, "ended")),
                    is_running = !strcmp(field_text(job, "state", ""), "running");
-        const bool is_adapter = is_listed(json_object_get(job, "adapters"), given);
+        const bool is_adapter = is_listed(json_object_get(job, "serves_with"), given);
         bool fits = *serves && (is_adapter || !strcmp(serves, given));
         if (rc || *ret_name || !*serves || has_ended)
             continue;

@@ -63,7 +63,7 @@ static bool row_fits(const char *wanted, const json_t *row)
     json_t *adapter;
     if (!wanted || !strcmp(wanted, name))
         return true;
-    json_array_foreach (json_object_get(row, "adapters"), i, adapter)
+    json_array_foreach (json_object_get(row, "serves_with"), i, adapter)
         if (!strcmp(wanted, json_string_value(adapter)))
             return true;
     return false;
@@ -126,7 +126,7 @@ static void add_row(const json_t *row, struct model_rows *to)
     json_t *name;
     add_model(to, &m);
     m.parent = m.name;
-    json_array_foreach (json_object_get(row, "adapters"), i, name) {
+    json_array_foreach (json_object_get(row, "serves_with"), i, name) {
         m.name = json_string_value(name);
         add_model(to, &m);
     }

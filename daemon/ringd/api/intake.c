@@ -61,6 +61,12 @@ struct intake_question {
     struct http_call *call; /* owned until it is answered */
     enum job_type type;
     bool is_plan; /* no job is wanted, only its plan */
+    struct intake_adapters {
+        void (*take)(void *owner, struct http_call *call, uint64_t job, const json_t *adapters,
+                     struct loan *loan);
+        void *owner;
+        uint64_t job;
+    } adapters; /* of a job that is there */
     struct path_look *look;
     struct timer *timer; /* owned */
 };
@@ -284,8 +290,8 @@ static int look_at_all(struct path_look *l)
     int r = 0;
     const char *path;
     for (const struct field *f = job_spec_fields(); f->name; f++)
-        for (size_t i = 0; field_is_for(f, JOB_SPEC_OF(l->type)) && !r && (path = field_path_at(f, l->spec, i));
-             i++)
+        for (size_t i = 0;
+             field_is_for(f, JOB_SPEC_OF(l->type)) && !r && (path = field_path_at(f, l->spec, i)); i++)
             r = look_at(l, f, path);
     return r;
 }
@@ -384,6 +390,9 @@ static void on_looked(void *arg)
     pthread_mutex_unlock(&l->lock);
     if (l->r)
         http_fail(q->call, 400, "bad-path", "%s", l->err.text);
+    else if (q->adapters.take)
+        q->adapters.take(q->adapters.owner, q->call, q->adapters.job, json_object_get(l->spec, "adapters"),
+                         l->loan);
     else if (job_spec_read(&asked, q->type, l->spec, &err))
         http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (q->is_plan)
@@ -424,7 +433,11 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
     }
     struct path_look *l = xcalloc(1, sizeof *l);
     struct intake_question *q = xcalloc(1, sizeof *q);
-    *q = (struct intake_question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
+    *q = (struct intake_question){.in = in,
+                                  .call = call,
+                                  .is_plan = req->is_plan,
+                                  .adapters = {req->adapters, req->owner, req->job},
+                                  .look = l};
     q->type = l->type = req->type;
     pthread_mutex_init(&l->lock, NULL);
     l->q = q;

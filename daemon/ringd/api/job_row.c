@@ -20,7 +20,7 @@ static const struct {
             {"step", COUNT, false},    {"steps", COUNT, false},    {"loss", NUMBER, false},
             {"error", TEXT, false},    {"unsaved", TEXT, false},   {"idle", TRUTH, false},
             {"model", TEXT, false},    {"tokens", COUNT, false},   {"seconds", MOMENT, false},
-            {"deputy", TEXT, false},   {"serves", TEXT, false},    {"adapters", TEXTS, false}};
+            {"deputy", TEXT, false},   {"serves", TEXT, false},    {"serves_with", TEXTS, false}};
 
 /* Cut at a character's edge; what steers terminals becomes a question mark. */
 static json_t *clean(const json_t *value)

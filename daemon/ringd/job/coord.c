@@ -354,7 +354,11 @@ const struct job *coord_first(const struct coord *c)
 static void on_plan(void *owner, const struct job *job, json_t *nodes)
 {
     struct coord *c = owner;
-    json_t *spec = results_stage_spec(c->setup.state_dir, job->id, &job->asked);
+    struct job_change *change = job->change;
+    json_t *spec = results_stage_spec(c->setup.state_dir, job->id, change ? &change->asked : &job->asked);
+    if (change)
+        change->is_planned = true;
+    json_object_set_new(spec, "changes", json_integer((json_int_t)job->changes));
     if (job->saved_step)
         json_object_set_new(spec, "goes_on", json_true());
     json_object_set_new(spec, "submitted", json_integer((json_int_t)job->created));
@@ -372,7 +376,8 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
         origin.job = job->id;
         memcpy(origin.head, members_self(c->setup.members)->id, sizeof origin.head);
     }
-    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes, job->loan);
+    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes,
+                  change ? change->loan : job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])
@@ -395,6 +400,7 @@ static struct job_life *new_life(struct coord *c)
                                                  .ring = coord_ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
+                                                 .takes_change = coord_takes_change,
                                                  .runs = coord_runs,
                                                  .over = on_over,
                                                  .owner = c});

@@ -61,6 +61,8 @@ void job_reset(struct job *job)
                         .spec = job->spec,
                         .spec_bytes = job->spec_bytes,
                         .loan = job->loan,
+                        .change = job->change,
+                        .changes = job->changes,
                         .created = job->created,
                         .timelines = job->timelines,
                         .started = job->interruption.count ? job->started : 0,
@@ -185,6 +187,7 @@ void job_free(struct job *job)
         return;
     job_set_plan(job, NULL);
     timelines_free(job->timelines);
+    job_change_drop(job);
     loan_drop(job->loan);
     json_decref(job->lent);
     json_decref(job->spec);
@@ -314,7 +317,7 @@ json_t *job_encode_short(const struct job *job)
         *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle, "model",
         job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens, "deputy",
         deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files, "serves",
-        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL, "adapters", adapters_encode(job));
+        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL, "serves_with", adapters_encode(job));
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

@@ -15,6 +15,7 @@
 #include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
+#include "net/clock.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -44,8 +45,15 @@ struct desk_model {
     size_t dim;         /* values of an embedding */
     size_t kv_blocks;
     json_t *load; /* owned: its last event "load", or NULL */
+    double speed; /* tokens that it generated per second, lately; 0: it has nothing to do */
+    struct desk_sample {
+        struct instant at;
+        uint64_t tokens;
+    } since; /* from which on that is counted */
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+/* For people and programs; a new object. */
+json_t *desk_model_encode(const struct desk_model *model);
 
 /* An event of a stage. True: it was for the desk alone. */
 bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);
