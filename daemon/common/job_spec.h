@@ -32,6 +32,7 @@ struct job_spec {
     const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
         *layers, *prompt, *text;
     const char *system;        /* with chat */
+    const char *serve_as;      /* of a training job, or NULL: NAME or NAME@DEPLOYMENT */
     const char *sample_prompt; /* of a training job, or NULL: text to go on from every sample_every steps */
     const json_t *messages, *tools,
         *template_args;       /* of a conversation; NULL where the prompt is all of it */
@@ -113,6 +114,9 @@ const char *job_served_name(const struct job_spec *spec);
  * NAME@DEPLOYMENT. */
 enum { JOB_ADAPTER_NAME = 64 }; /* bytes, at most */
 bool job_adapter_is_name(const char *name);
+/* Of NAME@DEPLOYMENT both; ret_deployment: "" if there is none. False: it is neither that nor a
+ * name. */
+bool job_read_serve_as(const char *text, char ret_name[JOB_ADAPTER_NAME + 1], const char **ret_deployment);
 
 /* The part that is about data sets, as ringctl data check has it: model, data, and how it is
  * read. */

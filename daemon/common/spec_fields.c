@@ -238,6 +238,10 @@ static const struct field spec_fields[] = {
          "write the adapter, or with --fine-tune-type full the model, to this directory; ringctl fetches the "
          "result if the daemon cannot write there",
          .missing = "--adapter-out DIR is needed: where the result goes"),
+    TEXT("serve_as", TRAIN, serve_as, "NAME[@DEPLOYMENT]",
+         "when the training has ended, serve its adapter under this name beside the model of a deployment "
+         "(see "
+         "`ringctl serve`) of the same node; without @DEPLOYMENT, of the only one with the same --model"),
     CHOICE("fine_tune_type", TRAIN, full, tune_types, false, "train an adapter, or all weights of the model"),
     CHOICE("init", TRAIN, random_init, inits, false,
            "begin with random weights instead of the model's weights"),

@@ -152,6 +152,23 @@ equal 'it is no model' "$(post 3 /v1/completions '{"model":"reynard","prompt":"x
 ask 2 left owl
 same_as 'the one that stays' left owl
 
+say 'a training puts its adapter in place, under a new name and again'
+for name in wren seal; do
+    from=$(next_line "$(log_of 1)")
+    yes "{\"text\":\"The little dog ran over the hill and the $name $name $name said $name, $name and $name again.\"}" | head -n 20 >"$work/bird.jsonl"
+    on 1 --json train --model "$work/small" --data "$work/bird.jsonl" --adapter-out "$work/bird" --iters 12 --lr 2e-2 --serve-as bird@small \
+        >"$work/trained" 2>&1 || fail "$name: $(cat "$work/trained")"
+    await_line "$(log_of 1)" "job $served: is served with (the|another form of the) adapter bird" 30 "$from"
+    heard '"owl","fox2","bird"'
+    generated --adapter "$work/bird" >"$work/$name.said"
+    ask 2 "bird.$name" bird
+    same_as "$name" "bird.$name" "$name"
+done
+cmp -s "$work/wren.said" "$work/seal.said" && fail 'both birds say the same'
+on 2 train --model "$work/small" --data "$work/bird.jsonl" --adapter-out "$work/other" --serve-as bird@small >"$work/said" 2>&1 &&
+    fail 'a node that serves nothing took a training for it'
+holds 'which node' "$work/said" 'this node is the head of no deployment of small'
+
 kill $events
 wait $events 2>/dev/null
 
@@ -159,7 +176,7 @@ say 'it is there again after a restart'
 stop_node 1
 start_node 1
 await_line "$(log_of 1)" "job $served: begins again" 30
-equal 'the models' "$(models 1)" '[["small",""],["owl","small"],["fox2","small"]]'
+equal 'the models' "$(models 1)" '[["small",""],["owl","small"],["fox2","small"],["bird","small"]]'
 ask 1 later fox2
 same_as 'after a restart' later fox
 RINGD_SOCKET=$(sock_of 3) limit 30 "$ringctl" serve stop small || fail 'stop'
