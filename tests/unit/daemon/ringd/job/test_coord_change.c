@@ -154,8 +154,8 @@ static void what_is_trained_goes_to_its_deployment(void **state)
     struct err err;
     uint64_t id;
     const struct job *job = serve(h);
-    json_t *spec = json_pack("{s:s s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/out", "serve_as",
-                             "bird@m");
+    json_t *spec = json_pack("{s:s s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/out",
+                             "serve_as", "bird@m");
     const struct job *training = submit_spec(h, JOB_TRAIN, json_incref(spec));
     say_planned(h, training);
     say_ready(h, training);

@@ -64,7 +64,8 @@ static const struct job *train_lent(struct head *h)
 static void loans_are_joined(void **state)
 {
     struct head *h = *state;
-    static const char *const had_names[] = {"model", "rows", NULL}, *const more_names[] = {"rows", "new", NULL};
+    static const char *const had_names[] = {"model", "rows", NULL}, *const more_names[] = {"rows", "new",
+                                                                                           NULL};
     struct loan *had = lend(h, had_names), *more = lend(h, more_names), *both_of;
     struct err err;
     size_t n;
