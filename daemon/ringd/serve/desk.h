@@ -15,6 +15,7 @@
 #include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
+#include "daemon/ringd/serve/desk_stats.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -44,8 +45,12 @@ struct desk_model {
     size_t dim;         /* values of an embedding */
     size_t kv_blocks;
     json_t *load; /* owned: its last event "load", or NULL */
+    struct desk_stats stats;
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+
+/* The one after it; NULL begins, and ends. */
+const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before);
 
 /* An event of a stage. True: it was for the desk alone. */
 bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);
