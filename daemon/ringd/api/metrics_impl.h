@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the metrics: metrics_text.c has those of the node, metrics_served.c those of models that it
- * serves. */
+ * Inside the metrics: metrics_text.c has those of the node, metrics_served.c those of models that
+ * it serves. */
 #ifndef DAEMON_METRICS_IMPL_H
 #define DAEMON_METRICS_IMPL_H
 

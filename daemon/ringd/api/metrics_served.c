@@ -77,12 +77,14 @@ static const struct {
     {"waiting", "serve_sequences_waiting", "gauge", "Answers that wait for room in the pool."},
     {"kv_used", "serve_kv_blocks_used", "gauge", "Blocks of keys and values that answers hold."},
     {"kv_blocks", "serve_kv_blocks", "gauge", "Blocks of keys and values that there are."},
-    {"prompt_tokens", "serve_prompt_tokens_computed_total", "counter", "Tokens of prompts that were computed."},
+    {"prompt_tokens", "serve_prompt_tokens_computed_total", "counter",
+     "Tokens of prompts that were computed."},
     {"cached_tokens", "serve_prompt_tokens_cached_total", "counter", "Tokens of prompts that were there."},
     {"generated_tokens", "serve_generated_tokens_total", "counter", "Tokens of answers."},
     {"guessed_tokens", "serve_guessed_tokens_total", "counter", "Tokens that were guessed."},
     {"guessed_right", "serve_guessed_right_total", "counter", "Guesses that were right."},
-    {"preempted", "serve_preempted_total", "counter", "Answers that gave their blocks back, to be computed again."},
+    {"preempted", "serve_preempted_total", "counter",
+     "Answers that gave their blocks back, to be computed again."},
 };
 
 static void write_loads(FILE *to, const struct metrics_sources *n)

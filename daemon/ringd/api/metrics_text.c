@@ -133,7 +133,8 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
             "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n"
             "ringd_jobs{state=\"paused\"} %zu\n",
             queued, running, paused);
-    metrics_describe(to, "jobs_ended_total", "counter", "Jobs submitted here that have ended since the start.");
+    metrics_describe(to, "jobs_ended_total", "counter",
+                     "Jobs submitted here that have ended since the start.");
     for (size_t i = 0; i < METRICS_END_STATES; i++)
         fprintf(to, "ringd_jobs_ended_total{state=\"%s\"} %llu\n", end_states[i],
                 (unsigned long long)m->ended[i]);
@@ -176,7 +177,8 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
 
 static void write_requests(FILE *to, const struct metrics_counts *m)
 {
-    metrics_describe(to, "http_requests_total", "counter", "Requests answered, by route and class of status.");
+    metrics_describe(to, "http_requests_total", "counter",
+                     "Requests answered, by route and class of status.");
     for (size_t i = 0; i < METRICS_ROUTES && m->requests[i].route; i++)
         for (unsigned class = 0; class < METRICS_CLASSES; class ++) {
             if (!m->requests[i].count[class])
@@ -196,7 +198,8 @@ static void write_queues(FILE *to, const struct ledger *ledger)
     metrics_describe(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_cap_bytes{name=\"%s\"} %zu\n", q->name, q->cap);
-    metrics_describe(to, "queue_refused_total", "counter", "How often something did not fit into this queue.");
+    metrics_describe(to, "queue_refused_total", "counter",
+                     "How often something did not fit into this queue.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_refused_total{name=\"%s\"} %llu\n", q->name,
                 (unsigned long long)atomic_load(&q->refused));
@@ -284,7 +287,8 @@ static void write_links(FILE *to, const json_t *links, const json_t *lanes)
     char name[512];
     size_t i;
     json_t *seen = json_object();
-    metrics_describe(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
+    metrics_describe(to, "link_up", "gauge",
+                     "1 if the connection over that cable, or with that peer, stands.");
     json_array_foreach (links, i, link) {
         if (link_name(link, seen, name, sizeof name))
             write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));

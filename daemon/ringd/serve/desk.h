@@ -2,8 +2,8 @@
  *
  * Requests to the models that this node serves: it is the head of a job of type serve, and its
  * stage, rank 0, answers. The desk hands requests to the stage and gives back what it says. It
- * keeps the tokens of an answer until the answer ends: should the job lose a node, it asks the next
- * stage to go on behind them. Knows no client. Loop thread. */
+ * keeps the tokens of an answer until the answer ends: should the job lose a node, it asks the
+ * next stage to go on behind them. Knows no client. Loop thread. */
 #ifndef DAEMON_DESK_H
 #define DAEMON_DESK_H
 

@@ -9,8 +9,13 @@
 
 /* Upper ends: of seconds, and of tokens of one microbatch. */
 #define DESK_SECONDS                                                                                         \
-    {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
-#define DESK_TOKENS {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
+    {                                                                                                        \
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300                  \
+    }
+#define DESK_TOKENS                                                                                          \
+    {                                                                                                        \
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256                                          \
+    }
 enum { DESK_BUCKETS = 16 };
 
 struct histogram {
@@ -20,7 +25,10 @@ struct histogram {
 void histogram_add(struct histogram *h, const double ends[DESK_BUCKETS], double value);
 
 enum desk_outcome { DESK_STOPPED, DESK_CUT, DESK_CANCELLED, DESK_FAILED, DESK_OUTCOMES };
-#define DESK_OUTCOME_NAMES {"stop", "length", "cancelled", "error"}
+#define DESK_OUTCOME_NAMES                                                                                   \
+    {                                                                                                        \
+        "stop", "length", "cancelled", "error"                                                               \
+    }
 
 struct desk_stats {
     struct histogram first, between, queue; /* s: to an answer's first token, between tokens, until begun */
