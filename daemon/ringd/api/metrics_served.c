@@ -1,16 +1,20 @@
-/* SPDX-License-Identifier: MIT
- *
- * Models that this node is the head of: what requests waited for, and what the stage last told. */
-#include "daemon/ringd/api/metrics_impl.h"
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/api/metrics_served.h"
 
+#include "daemon/ringd/api/metrics_write.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/serve/desk.h"
 
 static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
 
+struct served_sources {
+    const struct desk *desk;
+    const struct coord *coord;
+};
+
 /* The next model whose job is still known, with its name. */
-static const struct desk_model *next_model(const struct metrics_sources *n, const struct desk_model *before,
+static const struct desk_model *next_model(const struct served_sources *n, const struct desk_model *before,
                                            const char **ret_name)
 {
     const struct desk_model *m = before;
@@ -34,7 +38,7 @@ static const struct histogram *histogram_at(const struct desk_stats *stats, size
     return (const struct histogram *)(const void *)((const char *)stats + at);
 }
 
-static void write_histogram(FILE *to, const struct metrics_sources *n, const char *metric, const char *help,
+static void write_histogram(FILE *to, const struct served_sources *n, const char *metric, const char *help,
                             size_t at, const double *ends)
 {
     const char *name;
@@ -57,7 +61,7 @@ static void write_histogram(FILE *to, const struct metrics_sources *n, const cha
     }
 }
 
-static void write_outcomes(FILE *to, const struct metrics_sources *n)
+static void write_outcomes(FILE *to, const struct served_sources *n)
 {
     static const char *const names[DESK_OUTCOMES] = DESK_OUTCOME_NAMES;
     const char *name;
@@ -87,7 +91,7 @@ static const struct {
      "Answers that gave their blocks back, to be computed again."},
 };
 
-static void write_loads(FILE *to, const struct metrics_sources *n)
+static void write_loads(FILE *to, const struct served_sources *n)
 {
     const char *name;
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
@@ -99,10 +103,11 @@ static void write_loads(FILE *to, const struct metrics_sources *n)
     }
 }
 
-void metrics_write_served(FILE *to, const struct metrics_sources *n)
+void metrics_write_served(FILE *to, const struct desk *desk, const struct coord *coord)
 {
+    const struct served_sources from = {desk, coord}, *n = &from;
     const char *name;
-    if (!n->desk || !next_model(n, NULL, &name))
+    if (!desk || !next_model(n, NULL, &name))
         return;
     write_histogram(to, n, "serve_time_to_first_token_seconds", "From a request to its first token.",
                     offsetof(struct desk_stats, first), seconds_ends);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/api/metrics_impl.h"
+#include "daemon/ringd/api/metrics_text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/api/metrics_served.h"
+#include "daemon/ringd/api/metrics_write.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
@@ -19,30 +21,10 @@
 static const double bucket_ends[METRICS_BUCKETS] = METRICS_BUCKET_ENDS;
 static const char *const end_states[METRICS_END_STATES] = METRICS_END_NAMES;
 
-void metrics_describe(FILE *to, const char *name, const char *type, const char *help)
-{
-    fprintf(to, "# HELP ringd_%s %s\n# TYPE ringd_%s %s\n", name, help, name, type);
-}
-
 static void single(FILE *to, const char *name, const char *type, const char *help, double value)
 {
     metrics_describe(to, name, type, help);
     fprintf(to, "ringd_%s %.17g\n", name, value);
-}
-
-/* A label's value: what would end it is escaped. */
-void metrics_label(FILE *to, const char *name, const char *value)
-{
-    fprintf(to, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
-            fputs("\\n", to);
-        else if (strchr("\\\"", *value))
-            fprintf(to, "\\%c", *value);
-        else
-            fputc(*value, to);
-    }
-    fputc('"', to);
 }
 
 static void write_node(FILE *to, const struct metrics_sources *n)
@@ -317,7 +299,7 @@ char *metrics_text(const struct metrics_sources *n)
     fprintf(to, "ringd_messages_dropped_total %llu\n",
             (unsigned long long)metrics_counts(n->metrics)->messages_dropped);
     write_queues(to, n->ledger);
-    metrics_write_served(to, n);
+    metrics_write_served(to, n->desk, n->coord);
     json_decref(lanes);
     json_decref(links);
     if (!fclose(to))
