@@ -61,6 +61,8 @@ void job_reset(struct job *job)
                         .spec = job->spec,
                         .spec_bytes = job->spec_bytes,
                         .loan = job->loan,
+                        .change = job->change,
+                        .changes = job->changes,
                         .created = job->created,
                         .timelines = job->timelines,
                         .started = job->interruption.count ? job->started : 0,
@@ -185,6 +187,7 @@ void job_free(struct job *job)
         return;
     job_set_plan(job, NULL);
     timelines_free(job->timelines);
+    job_change_drop(job);
     loan_drop(job->loan);
     json_decref(job->lent);
     json_decref(job->spec);
@@ -291,11 +294,21 @@ static json_t *duration(const struct job *job)
     return job->started ? json_integer(until > job->started ? until - job->started : 0) : json_null();
 }
 
+/* Their names; NULL: it serves none. */
+static json_t *adapters_encode(const struct job *job)
+{
+    json_t *list = job->asked.adapters ? json_array() : NULL, *folder;
+    const char *name;
+    json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder)
+        json_array_append_new(list, json_string(name));
+    return list;
+}
+
 json_t *job_encode_short(const struct job *job)
 {
     const struct job_nodes *deputies = &job->deputies;
     return json_pack(
-        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b s:s*}", "id",
+        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b s:s* s:o*}", "id",
         (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
         job_type_name(job->type), "state", job_state_name(job->state), "created", moment(job->created),
         "started", moment(job->started), "ended", moment(job->ended), "step", (json_int_t)job->step, "steps",
@@ -304,7 +317,7 @@ json_t *job_encode_short(const struct job *job)
         *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle, "model",
         job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens, "deputy",
         deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files, "serves",
-        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL);
+        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL, "serves_with", adapters_encode(job));
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

@@ -218,6 +218,74 @@ int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about
     return take(ret, book, about, fds, n, true, err);
 }
 
+static bool has(const json_t *list, const char *path)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (!strcmp(json_string_value(one), path))
+            return true;
+    return false;
+}
+
+/* Is it a file of that loan, or one of a folder that the loan has as it is now? */
+static bool covers(const struct loan *loan, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = xstrndup(path, slash ? (size_t)(slash - path) : 0);
+    const bool is_in = loan && (has(json_object_get(loan->about, "files"), path) ||
+                                has(json_object_get(loan->about, "folders"), folder));
+    free(folder);
+    return is_in;
+}
+
+/* Of a loan what `but` (NULL: nothing) does not cover, into descriptors of its own. fds:
+ * [LOAN_FILES_MAX + 1], of which n are there. −E2BIG or −errno. */
+static int add_all(json_t *about, int *fds, size_t *n, const struct loan *loan, const struct loan *but)
+{
+    json_t *files = json_object_get(loan->about, "files"), *folders = json_object_get(loan->about, "folders"),
+           *to = json_object_get(about, "folders"), *path;
+    size_t i;
+    json_array_foreach (folders, i, path)
+        if (!has(to, json_string_value(path)))
+            json_array_append(to, path);
+    json_array_foreach (files, i, path) {
+        if (covers(but, json_string_value(path)))
+            continue;
+        if (*n == LOAN_FILES_MAX)
+            return -E2BIG;
+        fds[*n] = fcntl(loan->fds[i], F_DUPFD_CLOEXEC, 3);
+        if (fds[*n] < 0)
+            return -errno;
+        ++*n;
+        json_array_append(json_object_get(about, "files"), path);
+    }
+    return 0;
+}
+
+int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, struct err *err)
+{
+    int fds[LOAN_FILES_MAX];
+    size_t n = 0;
+    json_t *about = json_pack("{s:[] s:[]}", "files", "folders");
+    int r = had ? add_all(about, fds, &n, had, more) : 0;
+    if (!r)
+        r = add_all(about, fds, &n, more, NULL);
+    if (r)
+        close_aside(fds, n);
+    if (r == -E2BIG)
+        err_set(err, r,
+                "the job would hold more than %d open files of its users: `ringctl serve stop` and "
+                "serve it again with the adapters that it needs",
+                LOAN_FILES_MAX);
+    else if (r)
+        err_set(err, r, "the files that were opened for this job cannot be kept: %s", strerror(-r));
+    else
+        r = take(ret, more->book, about, fds, n, true, err);
+    json_decref(about);
+    return r;
+}
+
 struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
 {
     struct loan_book *book = xcalloc(1, sizeof *book);
@@ -228,16 +296,6 @@ struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
 }
 
 /* --- what is in it ---------------------------------------------------------------------------- */
-
-static bool has(const json_t *list, const char *path)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (!strcmp(json_string_value(one), path))
-            return true;
-    return false;
-}
 
 bool loan_has(const struct loan *loan, const char *path)
 {

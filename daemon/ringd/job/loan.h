@@ -44,6 +44,9 @@ int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, con
  * folder. */
 int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
                   struct err *err);
+/* The files of both, which stay theirs too; had NULL: of the other alone. Of a file or a folder in
+ * both, what `more` has. −E2BIG, −ENOBUFS with a sentence. */
+int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, struct err *err);
 struct loan *loan_hold(struct loan *loan); /* NULL stays NULL */
 void loan_drop(struct loan *loan);
 

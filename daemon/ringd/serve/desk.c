@@ -17,8 +17,9 @@ enum {
     PATIENCE_MS = 600000,
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
     TOP_MAX = 20,
-    BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
-    LOSSES_MAX = 3,  /* of stages that worked on a request and said no token of it */
+    BYTES_MAX = 256,   /* of a token's text that is no UTF-8 */
+    LOSSES_MAX = 3,    /* of stages that worked on a request and said no token of it */
+    SPEED_US = 900000, /* a busy stage reports each second */
 };
 
 static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
@@ -280,11 +281,26 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
     }
 }
 
+/* Between two reports that lie far enough apart. A stage that began afresh counts from 0. */
+static void measure_speed(struct desk_model *m, const json_t *event)
+{
+    const struct desk_sample now = {clock_now(), size_of(event, "generated_tokens")};
+    const int64_t us = clock_since_us(now.at, m->since.at);
+    const bool has_work = size_of(event, "running") + size_of(event, "waiting") > 0;
+    if (m->load && now.tokens >= m->since.tokens && us >= SPEED_US)
+        m->speed = (double)(now.tokens - m->since.tokens) * 1e6 / (double)us;
+    if (!has_work)
+        m->speed = 0;
+    if (!m->load || !has_work || now.tokens < m->since.tokens || us >= SPEED_US)
+        m->since = now;
+}
+
 static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 {
     struct desk_entry *m = entry_of(d, job);
     if (!m)
         return;
+    measure_speed(&m->it, event);
     json_decref(m->it.load);
     m->it.load = json_deep_copy(event);
 }
@@ -497,6 +513,13 @@ const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
     const struct desk_entry *m = entry_of(d, job);
     return m && m->it.max_context ? &m->it : NULL;
+}
+
+json_t *desk_model_encode(const struct desk_model *m)
+{
+    return json_pack("{s:I s:I s:I s:f s:O?}", "max_context", (json_int_t)m->max_context, "dim",
+                     (json_int_t)m->dim, "kv_blocks", (json_int_t)m->kv_blocks, "tokens_per_second", m->speed,
+                     "load", m->load);
 }
 
 static void forget_model(struct desk_entry *m)

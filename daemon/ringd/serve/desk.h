@@ -16,6 +16,7 @@
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
 #include "daemon/ringd/serve/desk_stats.h"
+#include "net/clock.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -46,8 +47,15 @@ struct desk_model {
     size_t kv_blocks;
     json_t *load; /* owned: its last event "load", or NULL */
     struct desk_stats stats;
+    double speed; /* tokens that it generated per second, lately; 0: it has nothing to do */
+    struct desk_sample {
+        struct instant at;
+        uint64_t tokens;
+    } since; /* from which on that is counted */
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+/* For people and programs; a new object. */
+json_t *desk_model_encode(const struct desk_model *model);
 
 /* The one after it; NULL begins, and ends. */
 const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before);

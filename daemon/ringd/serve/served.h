@@ -19,6 +19,7 @@ struct served {
     struct desk *desk;              /* borrowed */
     const struct desk_model *model; /* borrowed: for the call */
     const char *name;               /* borrowed: for the call; as the answer calls it */
+    const char *adapter;            /* borrowed: for the call; NULL: the model alone */
     time_t created;
 };
 
@@ -32,6 +33,8 @@ void served_tokenize(const struct served *served, struct http_call *call, json_t
 void served_detokenize(const struct served *served, struct http_call *call, json_t *body);
 void served_count(const struct served *served, struct http_call *call, json_t *body);
 
+/* The request to the model with its adapter; the same object. */
+json_t *served_request(const struct served *served, json_t *request);
 /* An error in the form of OpenAI, or of Anthropic. */
 void served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal);
 /* Takes over the reference. */

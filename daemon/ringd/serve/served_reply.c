@@ -13,6 +13,13 @@ static void reply(struct http_call *call, unsigned status, json_t *answer)
     json_decref(answer);
 }
 
+json_t *served_request(const struct served *served, json_t *request)
+{
+    if (served->adapter)
+        json_object_set_new(request, "adapter", json_string(served->adapter));
+    return request;
+}
+
 void served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal)
 {
     if (is_anthropic)

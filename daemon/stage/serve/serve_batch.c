@@ -118,7 +118,7 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
                              .nblocks = (end + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
                              .at = q->computed,
                              .n = n,
-                             .adapter = s->plan->tune.kind == TUNE_LORA ? 0 : STAGE_NO_ADAPTER};
+                             .adapter = q->ask->adapter};
     f->of_piece[f->batch.npieces++] = q;
     memcpy(f->ids + f->batch.nrows, q->ids + q->computed, n * sizeof *f->ids);
     f->batch.nrows += n;

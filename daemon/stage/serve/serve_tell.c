@@ -74,6 +74,7 @@ void tell_refused(struct server_run *s, uint64_t id, int code, const char *why)
     stage_event(s->head->events, "refused",
                 json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kind",
                           code == -E2BIG    ? "too_long"
+                          : code == -ENOENT ? "no_model"
                           : code == -ENOMEM ? "busy"
                                             : "invalid",
                           "error", why));
