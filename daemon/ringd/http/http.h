@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct event_base;
 struct http_call; /* one request waiting for its answer */
 
 const char *http_method(const struct http_call *call);
@@ -26,6 +27,9 @@ bool http_may_serve(const struct http_call *call);
 /* A request of a client's key counts now: 0, or in how many seconds it may come again. Its answer
  * says so. */
 unsigned http_take_turn(struct http_call *call);
+/* `left` is called once if the client leaves before it is answered, and must answer. Not for a call
+ * that another node passed on. */
+void http_on_left(struct http_call *call, struct event_base *base, void (*left)(void *owner), void *owner);
 bool http_is_local(const struct http_call *call);  /* came over the Unix socket */
 bool http_is_inside(const struct http_call *call); /* another node passed it on (http_inside.h) */
 /* Does it speak Anthropic's API (its header `anthropic-version`)? */

@@ -85,6 +85,7 @@ void response_allow(struct MHD_Response *response, const char *origin)
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
+    call_forget_left(call);
     if (http && http->answered)
         http->answered(http->owner, call->route, status);
     if (http && response) {

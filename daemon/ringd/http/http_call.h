@@ -104,6 +104,9 @@ struct http_call {
     char client[CLIENT_NAME_ROOM];  /* whose key it has; "": nobody's, or the token */
     char *origin;                   /* owned: of a page that may read the answer, NULL = none */
     unsigned retry_after;           /* seconds, of an answer that says so */
+    struct event *left_event;       /* owned, loop thread, as the next: while it waits for an answer */
+    void (*left)(void *owner);
+    void *left_owner;
     const char *route;              /* borrowed, loop thread */
     uint64_t last_event_id;         /* 0 = not given */
     char *if_none_match;            /* owned; NULL = not given */
@@ -138,6 +141,8 @@ const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL i
 bool call_drop(struct http_call *call);
 void call_free(struct http_call *call);
 void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
+/* Loop thread: who leaves from here on is no more looked for (http_left.c). */
+void call_forget_left(struct http_call *call);
 /* --- http_answer.c --- */
 
 /* Loop thread: the answer is ready; takes over response. Only from here on may events wake a

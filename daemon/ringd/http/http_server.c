@@ -428,6 +428,7 @@ static void release_all(struct http *http)
     pthread_mutex_lock(&http->lock);
     http->stopping = true;
     for (struct http_call *call = http->calls; call; call = call->next) {
+        call_forget_left(call);
         if (call->parked && !call->response) {
             call->response = response_error("stopping", "ringd is stopping");
             call->status = MHD_HTTP_SERVICE_UNAVAILABLE;

@@ -561,6 +561,11 @@ struct desk *desk_new(const struct desk_setup *setup)
     return d;
 }
 
+struct event_base *desk_base(const struct desk *d)
+{
+    return d->setup.base;
+}
+
 void desk_free(struct desk *d)
 {
     struct refusal refusal;

@@ -33,6 +33,7 @@ struct desk_setup {
     unsigned patience_ms; /* with a stage that says nothing of a request; 0: ten minutes */
 };
 struct desk *desk_new(const struct desk_setup *setup);
+struct event_base *desk_base(const struct desk *d); /* of its setup */
 /* Requests that wait fail with a sentence. Before http_stop. */
 void desk_free(struct desk *d);
 
