@@ -422,10 +422,10 @@ static json_t *schema_text(const struct field *f)
 {
     static const char path[] = " (an absolute path)", file[] = " (of a file, its absolute path)",
                       paths[] = " (names with absolute paths)";
-    const char *behind = f->path == FIELD_MAY_READ      ? file
-                         : !f->path                     ? ""
-                         : f->type == FIELD_OBJECT      ? paths
-                                                        : path;
+    const char *behind = f->path == FIELD_MAY_READ ? file
+                         : !f->path                ? ""
+                         : f->type == FIELD_OBJECT ? paths
+                                                   : path;
     char text[SCHEMA_TEXT];
     size_t n = 0;
     bool in_option = false;

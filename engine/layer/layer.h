@@ -62,7 +62,7 @@ struct linear {
     struct mat w;
     const float *bias;       /* [out] or NULL */
     const struct lora *lora; /* or NULL */
-    size_t apart; /* where there are several adapters: the next one's lies lora + apart; one that leaves
+    size_t apart;  /* where there are several adapters: the next one's lies lora + apart; one that leaves
                      this linear alone has rank 0 there */
     size_t widest; /* the largest rank of all of them */
 };

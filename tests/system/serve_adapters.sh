@@ -181,3 +181,19 @@ ask 1 later fox2
 same_as 'after a restart' later fox
 RINGD_SOCKET=$(sock_of 3) limit 30 "$ringctl" serve stop small || fail 'stop'
 no_stages 1 2 3
+
+say 'on one node, and on two: the same'
+cat >"$work/in-ring" <<'END'
+set -e
+"$ringctl" serve --model "$work/small" --adapter "$work/owl" --adapter "$work/fox" --max-context 256 >"$work/local.said"
+for model in small owl fox; do
+    "$ringctl" generate --model $model --max-tokens 40 "$prompt" >"$work/local.$model"
+done
+END
+export ringctl work prompt
+for nodes in 1 2; do
+    limit 60 "$ringctl" local $nodes exec sh "$work/in-ring" >"$work/said" 2>&1 || fail "$nodes nodes: $(cat "$work/said")"
+    equal "the model on $nodes" "$(cat "$work/local.small")" "$(cat "$work/plain.said")"
+    equal "owl on $nodes" "$(cat "$work/local.owl")" "$(cat "$work/owl.said")"
+    equal "fox on $nodes" "$(cat "$work/local.fox")" "$(cat "$work/fox.said")"
+done

@@ -26,6 +26,12 @@ int serve_jobs(const struct ctl *ctl, json_t **ret)
     return 0;
 }
 
+/* Its head is out of reach; another node may have taken it over. */
+static bool is_lost(const json_t *job)
+{
+    return json_is_false(json_object_get(job, "up"));
+}
+
 int serve_job_of(const struct ctl *ctl, const char *name, char **ret)
 {
     json_t *list, *job;
@@ -33,10 +39,11 @@ int serve_job_of(const struct ctl *ctl, const char *name, char **ret)
     int rc = serve_jobs(ctl, &list);
     if (rc)
         return rc;
-    *ret = NULL;
+    const json_t *found = NULL;
     json_array_foreach (list, i, job)
-        if (!*ret && !strcmp(field_text(job, "serves", ""), name))
-            *ret = xstrdup(field_text(job, "name", ""));
+        if (!strcmp(field_text(job, "serves", ""), name) && (!found || is_lost(found)))
+            found = job;
+    *ret = found ? xstrdup(field_text(found, "name", "")) : NULL;
     json_decref(list);
     return *ret ? CTL_OK
                 : ctl_fail(CTL_FAILED, "no model \"%s\" is served: ringctl serve list shows them", name);

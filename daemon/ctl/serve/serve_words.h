@@ -11,7 +11,8 @@
 
 /* The jobs that serve, of all nodes, as GET /v1/jobs has them; the caller's. */
 int serve_jobs(const struct ctl *ctl, json_t **ret);
-/* The name of the job that serves it, the first if there are several; the caller frees. */
+/* The name of the job that serves it, the first if there are several, but of those whose head is in
+ * reach; the caller frees. */
 int serve_job_of(const struct ctl *ctl, const char *name, char **ret);
 
 /* show NAME */

@@ -101,10 +101,10 @@ struct http_call {
     size_t n_query;
     struct body body;
     bool may_write, may_read, may_serve, is_local, is_anthropic;
-    char client[CLIENT_NAME_ROOM];  /* whose key it has; "": nobody's, or the token */
-    char *origin;                   /* owned: of a page that may read the answer, NULL = none */
-    unsigned retry_after;           /* seconds, of an answer that says so */
-    struct event *left_event;       /* owned, loop thread, as the next: while it waits for an answer */
+    char client[CLIENT_NAME_ROOM]; /* whose key it has; "": nobody's, or the token */
+    char *origin;                  /* owned: of a page that may read the answer, NULL = none */
+    unsigned retry_after;          /* seconds, of an answer that says so */
+    struct event *left_event;      /* owned, loop thread, as the next: while it waits for an answer */
     void (*left)(void *owner);
     void *left_owner;
     const char *route;              /* borrowed, loop thread */

@@ -37,10 +37,8 @@ int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const c
 void coord_takes_change(void *owner, struct job *job)
 {
     struct coord *c = owner;
-    if (job->loan != job->change->loan) {
-        loan_store_remove(c->setup.loan_store, job->id, job->loan);
-        loan_store_add(c->setup.loan_store, job->id, job->change->loan);
-    }
+    loan_store_remove(c->setup.loan_store, job->id, job->loan);
+    loan_store_add(c->setup.loan_store, job->id, job->change->loan);
     job_change_take(job);
     dossier_send_end(c->dossiers, job->id); /* the next begins afresh, with other files */
 }

@@ -228,60 +228,74 @@ static bool has(const json_t *list, const char *path)
     return false;
 }
 
-/* Is it a file of that loan, or one of a folder that the loan has as it is now? */
-static bool covers(const struct loan *loan, const char *path)
+/* Is it in the list, or the folder that it lies in? */
+static bool has_or_holds(const json_t *list, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = xstrndup(path, slash ? (size_t)(slash - path) : 0);
-    const bool is_in = loan && (has(json_object_get(loan->about, "files"), path) ||
-                                has(json_object_get(loan->about, "folders"), folder));
+    const bool is_in = has(list, path) || has(list, folder);
     free(folder);
     return is_in;
 }
 
-/* Of a loan what `but` (NULL: nothing) does not cover, into descriptors of its own. fds:
- * [LOAN_FILES_MAX + 1], of which n are there. −E2BIG or −errno. */
-static int add_all(json_t *about, int *fds, size_t *n, const struct loan *loan, const struct loan *but)
+static bool covers(const struct loan *loan, const char *path)
 {
-    json_t *files = json_object_get(loan->about, "files"), *folders = json_object_get(loan->about, "folders"),
-           *to = json_object_get(about, "folders"), *path;
+    return loan && (has(json_object_get(loan->about, "files"), path) ||
+                    has_or_holds(json_object_get(loan->about, "folders"), path));
+}
+
+/* What is being put together: about and fds as loan_new has them. */
+struct joining {
+    json_t *files, *folders;
+    const json_t *paths; /* borrowed: nothing else is wanted */
+    int fds[LOAN_FILES_MAX];
+    size_t n;
+};
+
+/* Of a loan what `but` (NULL: nothing) does not cover. −E2BIG or −errno. */
+static int join(struct joining *to, const struct loan *loan, const struct loan *but)
+{
     size_t i;
-    json_array_foreach (folders, i, path)
-        if (!has(to, json_string_value(path)))
-            json_array_append(to, path);
-    json_array_foreach (files, i, path) {
-        if (covers(but, json_string_value(path)))
+    json_t *path;
+    json_array_foreach (json_object_get(loan->about, "folders"), i, path)
+        if (has(to->paths, json_string_value(path)) && !has(to->folders, json_string_value(path)))
+            json_array_append(to->folders, path);
+    json_array_foreach (json_object_get(loan->about, "files"), i, path) {
+        if (covers(but, json_string_value(path)) || !has_or_holds(to->paths, json_string_value(path)))
             continue;
-        if (*n == LOAN_FILES_MAX)
+        if (to->n == LOAN_FILES_MAX)
             return -E2BIG;
-        fds[*n] = fcntl(loan->fds[i], F_DUPFD_CLOEXEC, 3);
-        if (fds[*n] < 0)
+        to->fds[to->n] = fcntl(loan->fds[i], F_DUPFD_CLOEXEC, 3);
+        if (to->fds[to->n] < 0)
             return -errno;
-        ++*n;
-        json_array_append(json_object_get(about, "files"), path);
+        to->n++;
+        json_array_append(to->files, path);
     }
     return 0;
 }
 
-int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, struct err *err)
+static int refuse_to_join(const struct joining *to, int r, struct err *err)
 {
-    int fds[LOAN_FILES_MAX];
-    size_t n = 0;
-    json_t *about = json_pack("{s:[] s:[]}", "files", "folders");
-    int r = had ? add_all(about, fds, &n, had, more) : 0;
-    if (!r)
-        r = add_all(about, fds, &n, more, NULL);
+    close_aside(to->fds, to->n);
+    return r == -E2BIG
+               ? err_set(err, r, "the job would hold more than %d files of its users open", LOAN_FILES_MAX)
+               : err_set(err, -ENOBUFS, "the files that were opened for this job cannot be kept: %s",
+                         strerror(-r));
+}
+
+int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, const json_t *paths,
+              struct err *err)
+{
+    struct joining to = {.files = json_array(), .folders = json_array(), .paths = paths};
+    json_t *about = json_pack("{s:o s:o}", "files", to.files, "folders", to.folders);
+    int r = had ? join(&to, had, more) : 0;
+    if (!r && more)
+        r = join(&to, more, NULL);
+    *ret = NULL;
     if (r)
-        close_aside(fds, n);
-    if (r == -E2BIG)
-        err_set(err, r,
-                "the job would hold more than %d open files of its users: `ringctl serve stop` and "
-                "serve it again with the adapters that it needs",
-                LOAN_FILES_MAX);
-    else if (r)
-        err_set(err, r, "the files that were opened for this job cannot be kept: %s", strerror(-r));
-    else
-        r = take(ret, more->book, about, fds, n, true, err);
+        r = refuse_to_join(&to, r, err);
+    else if (to.n)
+        r = take(ret, (more ? more : had)->book, about, to.fds, to.n, true, err);
     json_decref(about);
     return r;
 }

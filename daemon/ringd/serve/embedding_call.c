@@ -106,8 +106,7 @@ void served_embed(const struct served *served, struct http_call *call, json_t *b
         struct input_ask *a = &e->asks[i];
         *a = (struct input_ask){.of = e, .at = i};
         r = desk_ask(served->desk, &a->ask, served->model->job,
-                     served_request(served, ask_of(&e->request.input[i])), 0, &ops, a,
-                     &refusal);
+                     served_request(served, ask_of(&e->request.input[i])), 0, &ops, a, &refusal);
     }
     if (r)
         fail(e, &refusal);

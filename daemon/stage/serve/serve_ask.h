@@ -29,7 +29,7 @@ struct serve_ask {
     struct job_spec spec; /* of a text: the choice of its tokens */
     uint32_t *ids;        /* owned [n]: the prompt, or of detokenize what it is about */
     size_t n;
-    char *tail; /* owned: the end of the prompt's text, or NULL */
+    char *tail;       /* owned: the end of the prompt's text, or NULL */
     uint32_t adapter; /* as in stage_piece */
     size_t choices, max_tokens;
     struct serve_form *form;           /* held; NULL: its answers may say anything */
@@ -50,8 +50,8 @@ struct serve_model {
     char why[sizeof((struct err *)NULL)->text]; /* why not */
 };
 
-/* −EINVAL, −ENOENT (no such adapter), −E2BIG (it is longer than the context) or −ENOMEM, with a sentence. The ask is the
- * caller's, for serve_ask_free. */
+/* −EINVAL, −ENOENT (no such adapter), −E2BIG (it is longer than the context) or −ENOMEM, with a
+ * sentence. The ask is the caller's, for serve_ask_free. */
 int serve_ask_read(struct serve_ask **ret, struct serve_model *model, const json_t *json, struct err *err);
 void serve_ask_free(struct serve_ask *a);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Each microbatch has a row of every sequence that waits for its next token, but no more than its
- * share, so that as many are under way as there are stages; and the next pieces of prompts, so many
- * tokens of all of them together. */
+ * share, so that as many are under way as there are stages; and the next pieces of prompts, so
+ * many tokens of all of them together. */
 #include "daemon/stage/serve/serve_impl.h"
 
 #include <errno.h>

@@ -67,10 +67,29 @@ static void change_free(struct job_change *c)
     free(c);
 }
 
+/* All that the job reads. */
+static json_t *paths_of(const json_t *spec)
+{
+    json_t *paths = json_array();
+    const char *path;
+    for (const struct field *f = job_spec_fields(); f->name; f++)
+        for (size_t i = 0; field_is_for(f, JOB_SPEC_OF(JOB_SERVE)) && (path = field_path_at(f, spec, i)); i++)
+            json_array_append_new(paths, json_string(path));
+    return paths;
+}
+
+static int take_loan(struct job_change *c, const struct loan *had, const struct loan *more, struct err *err)
+{
+    json_t *paths = paths_of(c->spec);
+    const int r = loan_join(&c->loan, had, more, paths, err);
+    json_decref(paths);
+    return r;
+}
+
 int job_change_adapter(struct job *job, struct ledger_queue *room, const char *name, const char *path,
                        struct loan *loan, struct err *err)
 {
-    struct loan *had = job->change ? job->change->loan : job->loan;
+    const struct loan *had = job->change ? job->change->loan : job->loan;
     struct job_change *c;
     if (job->change && job->change->is_planned)
         return err_set(err, -EBUSY, "the job is being planned again %s: try again in a moment",
@@ -79,10 +98,8 @@ int job_change_adapter(struct job *job, struct ledger_queue *room, const char *n
     int r = read_change(c, job, name, path, err);
     if (!r)
         r = take_room(c, room, err);
-    if (!r && loan)
-        r = loan_join(&c->loan, had, loan, err);
-    else
-        c->loan = loan_hold(had);
+    if (!r)
+        r = take_loan(c, had, loan, err);
     if (r) {
         change_free(c);
         return r;
