@@ -159,7 +159,8 @@ all_libs  := $(call lib,ringd ctl stage link keys common engine net)
 # Writes what the test models are expected to say: called by their recipe.
 expect    := $(B)/tests/data/models/expect
 $(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS) $(bench_libs)
+$(B)/tests/bench/bench_serve: bench_libs := -lcurl
 $(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
 $(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
 # A whole cluster in one process, on a clock of its own: daemons' code, and what stands for their kernel in tests/sim/cluster.

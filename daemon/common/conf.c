@@ -80,6 +80,12 @@ const struct opt_def conf_table[] = {
      .placeholder = "PATH",
      .help = "file with the token of the HTTP API, which all requests over TCP need (default: http-token in "
              "--state-dir, made at the first start)"},
+    {.name = "allow-origin",
+     .type = OPT_LIST,
+     .placeholder = "ORIGIN",
+     .help = "let pages of this origin, such as https://chat.example.org, ask this node with a client's key "
+             "(may be "
+             "repeated)"},
     {.name = "history-limit",
      .type = OPT_STRING,
      .placeholder = "SIZE",

@@ -97,6 +97,7 @@ int ctl_gantt_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_dashboard_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);
+int ctl_key_main(struct ctl *ctl);
 int ctl_pause_main(struct ctl *ctl);
 int ctl_continue_main(struct ctl *ctl);
 int ctl_drain_main(struct ctl *ctl);
@@ -107,7 +108,7 @@ int ctl_result_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
 int ctl_help_main(struct ctl *ctl);
 
-extern const struct opt_def ctl_token_options[], ctl_dashboard_options[];
+extern const struct opt_def ctl_token_options[], ctl_key_options[], ctl_dashboard_options[];
 extern const struct opt_def ctl_tokenize_options[], ctl_detokenize_options[], ctl_render_options[];
 extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[],
     ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[], ctl_train_options[],

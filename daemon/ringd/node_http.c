@@ -89,12 +89,19 @@ int node_open_http(struct node *n, struct err *err)
     int r = load_token(n, n->opts, token, err);
     if (r)
         return r;
+    char keys[TOKEN_PATH];
+    const char *const *origins;
+    const size_t norigins = opts_list(n->opts, "allow-origin", &origins);
+    snprintf(keys, sizeof keys, "%s/client-keys", n->state_dir);
     struct http_setup setup = {.mailbox = n->mailbox,
                                .events = n->events,
                                .ledger = n->ledger,
                                .unix_path = opts_str(n->opts, "socket"),
                                .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
                                .token = token,
+                               .keys_path = keys,
+                               .origins = origins,
+                               .norigins = norigins,
                                .handle = on_request,
                                .answered = on_answered,
                                .owner = n};
@@ -139,6 +146,11 @@ static bool on_link(void *owner, char *ret)
 {
     struct node *n = owner;
     return http_make_link(n->http, ret);
+}
+
+static struct http *server_of(void *owner)
+{
+    return ((struct node *)owner)->http;
 }
 
 static int on_drain(void *owner, const uint8_t id[16], const char *reason)
@@ -242,5 +254,6 @@ void node_open_api(struct node *n)
                                          .token = on_token,
                                          .drain = on_drain,
                                          .adopt = on_adopt,
-                                         .link = on_link});
+                                         .link = on_link,
+                                         .http = server_of});
 }

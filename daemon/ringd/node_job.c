@@ -298,5 +298,6 @@ void node_metrics_sources(const struct node *n, struct metrics_sources *ret)
                                     .coord = n->coord,
                                     .store = n->store,
                                     .ledger = n->ledger,
+                                    .desk = n->desk,
                                     .lateness = service_lateness(n->service)};
 }

@@ -16,8 +16,9 @@ struct api_route {
     enum api_access {
         API_OPEN,
         API_READS,
+        API_SERVES,
         API_WRITES
-    } access; /* who may: everyone, http_may_read, http_may_write */
+    } access; /* who may: everyone, http_may_read, http_may_serve, http_may_write */
     void (*handle)(struct api *, struct http_call *);
 };
 const struct api_route *api_routes(size_t *ret_n);

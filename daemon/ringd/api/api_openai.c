@@ -278,9 +278,12 @@ void api_post_served(struct api *api, struct http_call *call)
     struct refusal refusal;
     struct served served;
     struct found_model found;
-    int r = body ? 0
-                 : refusal_set(&refusal, REFUSAL_INVALID, NULL,
-                               "the body is no JSON (line %d, column %d): %s", je.line, je.column, je.text);
+    const unsigned wait = http_take_turn(call);
+    int r = wait   ? refusal_set(&refusal, REFUSAL_RATE, NULL,
+                                 "this key has had its requests of a minute: ask again in %u s", wait)
+            : body ? 0
+                   : refusal_set(&refusal, REFUSAL_INVALID, NULL,
+                                 "the body is no JSON (line %d, column %d): %s", je.line, je.column, je.text);
     if (!r)
         r = choose_job(api, body, id, &found, &refusal);
     if (!r && found.job)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/api/api_service.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_keys.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/http_session.h"
 #include "daemon/ringd/cluster/identity_token.h"
@@ -114,6 +116,52 @@ void api_post_token(struct api *api, struct http_call *call)
     else
         api_reply(call, 200, json_pack("{s:s}", "token", token));
     token_wipe(token);
+}
+
+/* --- keys of clients -------------------------------------------------------------------------- */
+
+void api_get_keys(struct api *api, struct http_call *call)
+{
+    api_reply(call, 200, json_pack("{s:o}", "keys", http_show_keys(api->setup.http(api->setup.owner))));
+}
+
+void api_post_key(struct api *api, struct http_call *call)
+{
+    size_t size;
+    char key[CLIENT_KEY_ROOM] = "";
+    struct err err;
+    const char *text = http_body(call, &size);
+    json_t *body = json_loadb(text, size, 0, NULL);
+    const char *name = json_string_value(json_object_get(body, "name"));
+    const json_t *given = json_object_get(body, "rate");
+    const json_int_t rate = json_integer_value(given);
+    const int r =
+        !name || (given && (!json_is_integer(given) || rate < 0 || rate > RATE_MOST))
+            ? err_set(&err, -EINVAL,
+                      "a key needs a \"name\", and may have a \"rate\" of 0 to %d requests a minute",
+                      RATE_MOST)
+            : http_add_key(api->setup.http(api->setup.owner), name, (unsigned)rate, key, &err);
+    if (r)
+        http_fail(call,
+                  r == -EEXIST   ? 409
+                  : r == -EINVAL ? 400
+                                 : 500,
+                  r == -EEXIST ? "exists" : "refused", "%s", err.text);
+    else
+        api_reply(call, 201, json_pack("{s:s s:s s:I}", "name", name, "key", key, "rate", rate));
+    explicit_bzero(key, sizeof key);
+    json_decref(body);
+}
+
+void api_delete_key(struct api *api, struct http_call *call)
+{
+    struct err err;
+    const char *name = http_path(call) + sizeof "/v1/keys/" - 1;
+    const int r = http_remove_key(api->setup.http(api->setup.owner), name, &err);
+    if (r)
+        http_fail(call, r == -ENOENT ? 404 : 500, r == -ENOENT ? "no-such-key" : "internal", "%s", err.text);
+    else
+        api_reply(call, 200, json_pack("{s:s}", "name", name));
 }
 
 void api_post_ticket(struct api *api, struct http_call *call)

@@ -19,6 +19,7 @@ struct doctor;
 struct elsewhere;
 struct enrol;
 struct event_log;
+struct http;
 struct intake;
 struct loan_desk;
 struct members;
@@ -64,6 +65,7 @@ struct api_setup {
                  void (*done)(void *arg, uint64_t as, const char *why), void *arg);
     /* http_make_link */
     bool (*link)(void *owner, char *ret);
+    struct http *(*http)(void *owner); /* the server, whose keys of clients change (http_keys.h) */
 };
 
 #endif

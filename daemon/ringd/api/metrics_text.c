@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/api/metrics_served.h"
+#include "daemon/ringd/api/metrics_write.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
@@ -19,30 +21,10 @@
 static const double bucket_ends[METRICS_BUCKETS] = METRICS_BUCKET_ENDS;
 static const char *const end_states[METRICS_END_STATES] = METRICS_END_NAMES;
 
-static void describe(FILE *to, const char *name, const char *type, const char *help)
-{
-    fprintf(to, "# HELP ringd_%s %s\n# TYPE ringd_%s %s\n", name, help, name, type);
-}
-
 static void single(FILE *to, const char *name, const char *type, const char *help, double value)
 {
-    describe(to, name, type, help);
+    metrics_describe(to, name, type, help);
     fprintf(to, "ringd_%s %.17g\n", name, value);
-}
-
-/* A label's value: what would end it is escaped. */
-static void label(FILE *to, const char *name, const char *value)
-{
-    fprintf(to, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
-            fputs("\\n", to);
-        else if (strchr("\\\"", *value))
-            fprintf(to, "\\%c", *value);
-        else
-            fputc(*value, to);
-    }
-    fputc('"', to);
 }
 
 static void write_node(FILE *to, const struct metrics_sources *n)
@@ -53,7 +35,7 @@ static void write_node(FILE *to, const struct metrics_sources *n)
     members_ring(n->members, NULL, &ring);
     for (size_t i = 0; i < members_count(n->members); i++)
         reachable += members_reachable(n->members, members_at(n->members, i)->id);
-    describe(to, "build_info", "gauge", "The version, as a label.");
+    metrics_describe(to, "build_info", "gauge", "The version, as a label.");
     fprintf(to, "ringd_build_info{version=\"%s\"} 1\n", RINGD_VERSION);
     single(to, "start_time_seconds", "gauge", "When the daemon started, since 1970.",
            (double)self->boot / 1e6);
@@ -106,7 +88,7 @@ static void write_each(FILE *to, const struct metrics_sources *n, const char *na
         if (isnan(value))
             continue;
         if (!is_described)
-            describe(to, name, "gauge", help);
+            metrics_describe(to, name, "gauge", help);
         is_described = true;
         fprintf(to, "ringd_%s{job=\"%llu\"} %.17g\n", name, (unsigned long long)job->id, value);
     }
@@ -128,12 +110,13 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
         paused += job->state == JOB_PAUSED;
         running += is_in_hand(job);
     }
-    describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
+    metrics_describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
     fprintf(to,
             "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n"
             "ringd_jobs{state=\"paused\"} %zu\n",
             queued, running, paused);
-    describe(to, "jobs_ended_total", "counter", "Jobs submitted here that have ended since the start.");
+    metrics_describe(to, "jobs_ended_total", "counter",
+                     "Jobs submitted here that have ended since the start.");
     for (size_t i = 0; i < METRICS_END_STATES; i++)
         fprintf(to, "ringd_jobs_ended_total{state=\"%s\"} %llu\n", end_states[i],
                 (unsigned long long)m->ended[i]);
@@ -141,7 +124,7 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
     single(to, "generated_tokens_total", "counter", "Tokens generated.", (double)m->generated);
     single(to, "bubble_ratio", "gauge", "Share of the last training step in which nodes did not compute.",
            m->bubble);
-    describe(to, "step_seconds", "histogram", "Length of training steps.");
+    metrics_describe(to, "step_seconds", "histogram", "Length of training steps.");
     uint64_t sum = 0;
     for (size_t i = 0; i < METRICS_BUCKETS; i++) {
         sum += m->bucket[i];
@@ -176,13 +159,14 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
 
 static void write_requests(FILE *to, const struct metrics_counts *m)
 {
-    describe(to, "http_requests_total", "counter", "Requests answered, by route and class of status.");
+    metrics_describe(to, "http_requests_total", "counter",
+                     "Requests answered, by route and class of status.");
     for (size_t i = 0; i < METRICS_ROUTES && m->requests[i].route; i++)
         for (unsigned class = 0; class < METRICS_CLASSES; class ++) {
             if (!m->requests[i].count[class])
                 continue;
             fputs("ringd_http_requests_total{", to);
-            label(to, "route", m->requests[i].route);
+            metrics_label(to, "route", m->requests[i].route);
             fprintf(to, ",code=\"%uxx\"} %llu\n", class, (unsigned long long)m->requests[i].count[class]);
         }
 }
@@ -190,13 +174,14 @@ static void write_requests(FILE *to, const struct metrics_counts *m)
 /* What may grow by what others do, and how far. */
 static void write_queues(FILE *to, const struct ledger *ledger)
 {
-    describe(to, "queue_bytes", "gauge", "Bytes that wait in a queue whose length others decide.");
+    metrics_describe(to, "queue_bytes", "gauge", "Bytes that wait in a queue whose length others decide.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_bytes{name=\"%s\"} %zu\n", q->name, atomic_load(&q->bytes));
-    describe(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
+    metrics_describe(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_cap_bytes{name=\"%s\"} %zu\n", q->name, q->cap);
-    describe(to, "queue_refused_total", "counter", "How often something did not fit into this queue.");
+    metrics_describe(to, "queue_refused_total", "counter",
+                     "How often something did not fit into this queue.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_refused_total{name=\"%s\"} %llu\n", q->name,
                 (unsigned long long)atomic_load(&q->refused));
@@ -251,11 +236,11 @@ static const struct link_metric lane_metrics[] = {
 static void write_link(FILE *to, const char *metric, const json_t *link, double value)
 {
     fprintf(to, "ringd_%s{", metric);
-    label(to, "peer", text_of(link, "peer"));
+    metrics_label(to, "peer", text_of(link, "peer"));
     fputc(',', to);
-    label(to, "port", text_of(link, "port"));
+    metrics_label(to, "port", text_of(link, "port"));
     fputc(',', to);
-    label(to, "cable", text_of(link, "cable"));
+    metrics_label(to, "cable", text_of(link, "cable"));
     fprintf(to, "} %.17g\n", value);
 }
 
@@ -268,7 +253,7 @@ static void write_table(FILE *to, const json_t *links, const struct link_metric 
     for (size_t k = 0; k < n; k++) {
         const struct link_metric *m = &metrics[k];
         json_object_clear(seen);
-        describe(to, m->name, m->type, m->help);
+        metrics_describe(to, m->name, m->type, m->help);
         json_array_foreach (links, i, link) {
             const json_t *value = json_object_get(link, m->key);
             if (json_is_number(value) && link_name(link, seen, name, sizeof name))
@@ -284,7 +269,8 @@ static void write_links(FILE *to, const json_t *links, const json_t *lanes)
     char name[512];
     size_t i;
     json_t *seen = json_object();
-    describe(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
+    metrics_describe(to, "link_up", "gauge",
+                     "1 if the connection over that cable, or with that peer, stands.");
     json_array_foreach (links, i, link) {
         if (link_name(link, seen, name, sizeof name))
             write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));
@@ -307,12 +293,13 @@ char *metrics_text(const struct metrics_sources *n)
     write_stage(to, n);
     write_links(to, links, lanes);
     write_requests(to, metrics_counts(n->metrics));
-    describe(
+    metrics_describe(
         to, "messages_dropped_total", "counter",
         "Messages of other daemons that were dropped: their sender or one of their fields is not allowed.");
     fprintf(to, "ringd_messages_dropped_total %llu\n",
             (unsigned long long)metrics_counts(n->metrics)->messages_dropped);
     write_queues(to, n->ledger);
+    metrics_write_served(to, n->desk, n->coord);
     json_decref(lanes);
     json_decref(links);
     if (!fclose(to))

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct coord;
+struct desk;
 struct ledger;
 struct members;
 struct metrics;
@@ -25,6 +26,7 @@ struct metrics_sources { /* all borrowed; the node's own record is up to date */
     struct coord *coord;
     struct store *store;
     const struct ledger *ledger;
+    const struct desk *desk;
     double lateness; /* of the loop, in seconds */
 };
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct event_base;
 struct http_call; /* one request waiting for its answer */
 
 const char *http_method(const struct http_call *call);
@@ -21,6 +22,14 @@ const char *http_body(const struct http_call *call, size_t *ret_n);
 bool http_may_write(const struct http_call *call);
 /* May it see what is not for everyone? Unix socket: yes. TCP: with the token or a session. */
 bool http_may_read(const struct http_call *call);
+/* May it ask what is served? With the token or a session, or with a client's key. */
+bool http_may_serve(const struct http_call *call);
+/* A request of a client's key counts now: 0, or in how many seconds it may come again. Its answer
+ * says so. */
+unsigned http_take_turn(struct http_call *call);
+/* `left` is called once if the client leaves before it is answered, and must answer. Not for a call
+ * that another node passed on. */
+void http_on_left(struct http_call *call, struct event_base *base, void (*left)(void *owner), void *owner);
 bool http_is_local(const struct http_call *call);  /* came over the Unix socket */
 bool http_is_inside(const struct http_call *call); /* another node passed it on (http_inside.h) */
 /* Does it speak Anthropic's API (its header `anthropic-version`)? */
@@ -53,8 +62,8 @@ void http_fail(struct http_call *call, int status, const char *code, const char 
 /* The body of such an error; the caller frees. */
 char *http_error_text(const char *code, const char *message);
 /* Answers with text/event-stream from the event log: events of `job` (0 = all) after `after`
- * (Last-Event-ID wins), a comment line every 10 s; closes itself after the job's "end" event. Frees
- * call. */
+ * (Last-Event-ID wins), a comment line every 10 s; closes itself after the job's "end" event.
+ * Frees call. */
 void http_stream(struct http_call *call, uint64_t job, uint64_t after);
 
 #endif

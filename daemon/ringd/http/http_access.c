@@ -57,6 +57,14 @@ static bool is_this_machine(const struct access_rules *rules, const char *host)
     return !rules->is_loopback && gethostname(name, sizeof name - 1) == 0 && !strcasecmp(host, name);
 }
 
+bool access_is_allowed(const struct access_rules *rules, const char *origin)
+{
+    for (size_t i = 0; origin && i < rules->norigins; i++)
+        if (!strcasecmp(origin, rules->origins[i]))
+            return true;
+    return false;
+}
+
 int access_check(const struct access_rules *rules, const char *host, const char *origin, const char **ret_why)
 {
     char name[256];
@@ -66,8 +74,9 @@ int access_check(const struct access_rules *rules, const char *host, const char 
         *ret_why = "the Host header does not name this machine: use localhost or its address";
         return 421;
     }
-    if (origin && (strncasecmp(origin, "http://", 7) != 0 || strcasecmp(origin + 7, host) != 0)) {
-        *ret_why = "a page of another origin may not use this API";
+    if (origin && !access_is_allowed(rules, origin) &&
+        (strncasecmp(origin, "http://", 7) != 0 || strcasecmp(origin + 7, host) != 0)) {
+        *ret_why = "a page of another origin may not use this API, unless --allow-origin names it";
         return 403;
     }
     return 0;
@@ -82,10 +91,15 @@ bool access_same_secret(const char *given, const char *secret)
     return !difference;
 }
 
-static bool is_known(const struct access_rules *rules, const struct access_claim *claim)
+const char *access_given(const struct access_claim *claim)
 {
     const bool is_bearer = claim->authorization && !strncasecmp(claim->authorization, "Bearer ", 7);
-    const char *given = is_bearer ? claim->authorization + 7 : claim->api_key;
+    return is_bearer ? claim->authorization + 7 : claim->api_key;
+}
+
+static bool is_known(const struct access_rules *rules, const struct access_claim *claim)
+{
+    const char *given = access_given(claim);
     return claim->has_session || (rules->token && given && access_same_secret(given, rules->token));
 }
 
@@ -94,15 +108,15 @@ bool access_may_read(const struct access_rules *rules, const struct access_claim
     return !rules->is_tcp || is_known(rules, claim);
 }
 
-bool access_may_write(const struct access_rules *rules, const struct access_claim *claim)
+bool access_has_type(const struct access_claim *claim)
 {
-    if (!rules->is_tcp)
-        return true;
-    /* A form in a foreign page can send a body only under other types than this one. */
     static const char json[] = "application/json";
     const char *type = claim->content_type ? claim->content_type : "";
-    if (claim->has_body &&
-        (strncasecmp(type, json, sizeof json - 1) != 0 || !strchr("; ", type[sizeof json - 1])))
-        return false;
-    return is_known(rules, claim);
+    return !claim->has_body ||
+           (!strncasecmp(type, json, sizeof json - 1) && strchr("; ", type[sizeof json - 1]));
+}
+
+bool access_may_write(const struct access_rules *rules, const struct access_claim *claim)
+{
+    return !rules->is_tcp || (access_has_type(claim) && is_known(rules, claim));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns an answer until the server has it. Answers of handlers are made on the loop thread, those of
- * the server itself on its own. */
+ * Owns an answer until the server has it. Answers of handlers are made on the loop thread, those
+ * of the server itself on its own. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -63,22 +63,35 @@ static void add_cookie(const struct http_call *call, struct MHD_Response *respon
 }
 
 /* Clients repeat a request by themselves if the answer says when. */
-static void add_retry_after(unsigned status, struct MHD_Response *response)
+static void add_retry_after(const struct http_call *call, unsigned status, struct MHD_Response *response)
 {
     enum { OVERLOADED = 529 /* as Anthropic's API says it */ };
+    char seconds[16];
+    snprintf(seconds, sizeof seconds, "%u", call->retry_after ? call->retry_after : 1);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS ||
         status == OVERLOADED)
-        MHD_add_response_header(response, "Retry-After", "1");
+        MHD_add_response_header(response, "Retry-After", seconds);
+}
+
+/* A page of that origin may read the answer; caches tell pages of others apart. */
+void response_allow(struct MHD_Response *response, const char *origin)
+{
+    if (!origin)
+        return;
+    MHD_add_response_header(response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(response, "Vary", "Origin");
 }
 
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
+    call_forget_left(call);
     if (http && http->answered)
         http->answered(http->owner, call->route, status);
     if (http && response) {
         add_cookie(call, response);
-        add_retry_after(status, response);
+        add_retry_after(call, status, response);
+        response_allow(response, call->origin);
     }
     if (http)
         pthread_mutex_lock(&http->lock);

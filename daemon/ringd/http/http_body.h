@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bodies of requests: each has a cap, and all that are held at a moment have a budget together.
- * A body counts from its first byte until its call goes. When the budget is spent, a new body is
- * refused and nothing that is held is lost. The server's threads; body_done also the loop. */
+ * The bodies of requests: each has a cap, and all that are held at a moment have a budget
+ * together. A body counts from its first byte until its call goes. When the budget is spent, a new
+ * body is refused and nothing that is held is lost. The server's threads; body_done also the loop.
+ */
 #ifndef DAEMON_HTTP_BODY_H
 #define DAEMON_HTTP_BODY_H
 

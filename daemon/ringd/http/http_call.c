@@ -80,6 +80,7 @@ void call_free(struct http_call *call)
     if (call->http)
         ledger_give(&call->http->answers, call->kept);
     free(call->if_none_match);
+    free(call->origin);
     free(call->ticket);
     free(call->upgrade);
     free(call->text);
@@ -144,6 +145,11 @@ bool http_may_write(const struct http_call *call)
 bool http_may_read(const struct http_call *call)
 {
     return call->may_read;
+}
+
+bool http_may_serve(const struct http_call *call)
+{
+    return call->may_serve;
 }
 
 bool http_is_inside(const struct http_call *call)

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/ringd/http/client_keys.h"
 #include "daemon/ringd/http/http_access.h"
 #include "daemon/ringd/http/http_body.h"
 #include "daemon/ringd/http/http_session.h"
@@ -45,8 +46,9 @@ struct http {
     unsigned deadline_ms;     /* of http_setup */
     char *unix_path;          /* owned */
     char *token;              /* owned, as all of this: net/base/secret.h; under lock */
-    struct sessions sessions; /* under lock */
-    struct guard *guard;      /* owned */
+    struct sessions sessions; /* under lock, as the next */
+    struct client_keys keys;
+    struct guard *guard; /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
     struct http_call *calls; /* all that live, under lock */
@@ -98,7 +100,13 @@ struct http_call {
     struct query_pair *query; /* owned */
     size_t n_query;
     struct body body;
-    bool may_write, may_read, is_local, is_anthropic;
+    bool may_write, may_read, may_serve, is_local, is_anthropic;
+    char client[CLIENT_NAME_ROOM]; /* whose key it has; "": nobody's, or the token */
+    char *origin;                  /* owned: of a page that may read the answer, NULL = none */
+    unsigned retry_after;          /* seconds, of an answer that says so */
+    struct event *left_event;      /* owned, loop thread, as the next: while it waits for an answer */
+    void (*left)(void *owner);
+    void *left_owner;
     const char *route;              /* borrowed, loop thread */
     uint64_t last_event_id;         /* 0 = not given */
     char *if_none_match;            /* owned; NULL = not given */
@@ -133,6 +141,8 @@ const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL i
 bool call_drop(struct http_call *call);
 void call_free(struct http_call *call);
 void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
+/* Loop thread: who leaves from here on is no more looked for (http_left.c). */
+void call_forget_left(struct http_call *call);
 /* --- http_answer.c --- */
 
 /* Loop thread: the answer is ready; takes over response. Only from here on may events wake a
@@ -142,6 +152,8 @@ void call_answer(struct http_call *call, unsigned status, struct MHD_Response *r
 struct MHD_Response *response_dress(struct MHD_Response *r,
                                     const char *content_type); /* common headers; NULL stays NULL */
 struct MHD_Response *response_error(const char *code, const char *message);
+/* Lets a page of that origin read it; NULL: nothing. */
+void response_allow(struct MHD_Response *response, const char *origin);
 
 /* --- http_inside.c --- */
 

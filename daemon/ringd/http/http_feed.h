@@ -13,8 +13,8 @@
 struct http_call;
 struct http_feed;
 
-/* Answers the call, and frees it. `changed` is called on the loop thread after the client took what
- * was there, and after it left. The feed must end before http_stop. */
+/* Answers the call, and frees it. `changed` is called on the loop thread after the client took
+ * what was there, and after it left. The feed must end before http_stop. */
 struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *owner), void *owner);
 /* Events in their text form, copied. Nothing happens once the client has left. */
 void http_feed_put(struct http_feed *f, const char *text, size_t n);

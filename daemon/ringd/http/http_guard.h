@@ -14,8 +14,8 @@ struct guard_entry; /* one connection */
 int guard_start(struct guard **ret);
 void guard_stop(struct guard *guard); /* every entry has been removed */
 
-/* Any thread. `expired` runs on the guard's thread, with the guard's lock held: it calls nothing of
- * this header. Once guard_remove has returned it is not running and will not run. */
+/* Any thread. `expired` runs on the guard's thread, with the guard's lock held: it calls nothing
+ * of this header. Once guard_remove has returned it is not running and will not run. */
 struct guard_entry *guard_add(struct guard *guard, void (*expired)(void *owner), void *owner);
 void guard_remove(struct guard *guard, struct guard_entry *entry);
 void guard_set(struct guard *guard, struct guard_entry *entry,

@@ -17,7 +17,7 @@ struct http_call *http_inside_new(const char *method, const char *path, const js
     json_t *value;
     call->method = xstrdup(method);
     call->path = xstrdup(path);
-    call->may_read = call->may_write = true;
+    call->may_read = call->may_write = call->may_serve = true;
     call->inside = xmemdup(to, sizeof *to);
     if (body) {
         call->body.data = xstrdup(body);

@@ -14,8 +14,8 @@ struct http_call;
 struct http_feed;
 struct mailbox;
 
-/* Where the answer goes: exactly one of the first three is called, once, perhaps before the handler
- * returns. */
+/* Where the answer goes: exactly one of the first three is called, once, perhaps before the
+ * handler returns. */
 struct http_inside {
     /* The texts are borrowed for the call. An error has a JSON body, as http_fail makes it. */
     void (*reply)(void *owner, int status, const char *content_type, const char *body, size_t n);
@@ -35,8 +35,8 @@ char *http_inside_take(struct http_feed *f, bool *ret_last);
 void http_inside_leave(struct http_feed *f);
 
 /* A request that may read and write. `query`: an object of texts, NULL = none. All is copied but
- * for the functions' owner, which must stay until one of them was called. The call is for a handler
- * of http_setup. */
+ * for the functions' owner, which must stay until one of them was called. The call is for a
+ * handler of http_setup. */
 struct http_call *http_inside_new(const char *method, const char *path, const json_t *query, const char *body,
                                   const struct http_inside *to);
 

@@ -152,8 +152,8 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_c
 }
 
 /* Of an upgraded connection the library says so under a lock of its own. A thread that resumes a
- * connection takes that lock after ours, so nothing is locked here then. The connection is closed a
- * moment later. */
+ * connection takes that lock after ours, so nothing is locked here then. The connection is closed
+ * a moment later. */
 static void on_completed(void *arg, struct MHD_Connection *mhd, void **request,
                          enum MHD_RequestTerminationCode code)
 {
@@ -235,11 +235,34 @@ static void take_rights(struct listener *l, struct http_call *call)
         sessions_check(&l->http->sessions, clock_now(), cookie, call_header(call->mhd, "X-Ringd-Session"));
     call->may_write = access_may_write(&rules, &claim);
     call->may_read = access_may_read(&rules, &claim);
+    const char *given = access_given(&claim);
+    const struct client_key *key = given && !call->may_read ? client_keys_find(&l->http->keys, given) : NULL;
+    if (key)
+        snprintf(call->client, sizeof call->client, "%s", key->name);
+    call->may_serve = call->may_write || (key && access_has_type(&claim));
     pthread_mutex_unlock(&l->http->lock);
     call->is_local = !rules.is_tcp;
     wipe_header(call->mhd, "Authorization");
     wipe_header(call->mhd, "X-Api-Key");
     wipe_header(call->mhd, "X-Ringd-Session");
+}
+
+/* A browser asks before it sends what a page of another origin wants: it may, with a key of its
+ * own. */
+static enum MHD_Result answer_preflight(struct http_call *call)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!r)
+        return MHD_NO;
+    response_allow(r, call->origin);
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    const char *wanted = call_header(call->mhd, "Access-Control-Request-Headers");
+    if (wanted)
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", wanted);
+    MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+    const enum MHD_Result ok = MHD_queue_response(call->mhd, MHD_HTTP_NO_CONTENT, r);
+    MHD_destroy_response(r);
+    return ok;
 }
 
 /* Headers are complete: is it worth reading the body? */
@@ -251,10 +274,15 @@ static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
         access_check(&l->rules, call_header(call->mhd, "Host"), call_header(call->mhd, "Origin"), &why);
     if (status)
         return refuse(call->mhd, (unsigned)status, status == 421 ? "wrong-host" : "foreign-origin", why);
+    const char *origin = call_header(call->mhd, "Origin");
+    if (l->rules.is_tcp && access_is_allowed(&l->rules, origin))
+        call->origin = xstrdup(origin);
+    if (call->origin && !strcmp(call->method, "OPTIONS"))
+        return answer_preflight(call);
     body_begin(&call->body, &l->http->bodies, call_header(call->mhd, "Content-Length"),
                call_header(call->mhd, "Transfer-Encoding"));
     take_rights(l, call);
-    if (call->body.follows && !call->may_write)
+    if (call->body.follows && !call->may_serve)
         return refuse(call->mhd, MHD_HTTP_FORBIDDEN, "forbidden",
                       "over TCP a request with a body needs the token, and Content-Type: application/json: "
                       "`ringctl token` prints the token there, `ringctl dashboard` opens the dashboard");
@@ -341,6 +369,8 @@ static int start_tcp(struct http *http, const struct http_setup *setup, struct e
     l->http = http;
     l->port = addr.port;
     l->rules = (struct access_rules){.is_tcp = true, .is_loopback = addr.is_loopback};
+    l->rules.origins = setup->origins;
+    l->rules.norigins = setup->norigins;
     snprintf(l->rules.host, sizeof l->rules.host, "%s", addr.host);
     return serve(l, fd, err);
 }
@@ -377,6 +407,8 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
     if (rc)
         err_set(err, rc, "the HTTP server's guard cannot be started: %s", strerror(-rc));
     else
+        rc = client_keys_open(&http->keys, xstrdup(setup->keys_path), err);
+    if (!rc)
         http->wake_streams = guard_add(http->guard, stream_on_due, http);
     if (!rc && setup->unix_path)
         rc = start_unix(http, setup, err);
@@ -396,6 +428,7 @@ static void release_all(struct http *http)
     pthread_mutex_lock(&http->lock);
     http->stopping = true;
     for (struct http_call *call = http->calls; call; call = call->next) {
+        call_forget_left(call);
         if (call->parked && !call->response) {
             call->response = response_error("stopping", "ringd is stopping");
             call->status = MHD_HTTP_SERVICE_UNAVAILABLE;
@@ -445,6 +478,7 @@ void http_stop(struct http *http)
         unlink(http->unix_path);
     pthread_mutex_destroy(&http->lock);
     free(http->unix_path);
+    client_keys_done(&http->keys);
     secret_free(http->token);
     secret_free(http);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on TCP.
- * Requests are handed to the loop through the mailbox, answers come back and resume the connection.
- * It knows no route; daemon/ringd/api/api.c does. Bodies of requests and answers that wait for
- * their clients are capped: what is new and does not fit is answered with 503. */
+ * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on
+ * TCP. Requests are handed to the loop through the mailbox, answers come back and resume the
+ * connection. It knows no route; daemon/ringd/api/api.c does. Bodies of requests and answers that
+ * wait for their clients are capped: what is new and does not fit is answered with 503. */
 #ifndef DAEMON_HTTP_SERVER_H
 #define DAEMON_HTTP_SERVER_H
 
@@ -25,14 +25,18 @@ struct http_setup {
     const char *unix_path;    /* created 0660, replaced if stale; NULL = none */
     const char *tcp_listen; /* "127.0.0.1:8473", "[::1]:0"; NULL or "" = none. Not loopback: refused without a
                                token */
-    const char *token; /* bearer token for changing anything over TCP; NULL = none is accepted over TCP */
-    /* On the loop thread, once per request whose headers and body (≤ 8 MiB) are complete. Must lead
-     * to exactly one http_reply or http_stream, now or later. */
+    const char *token;     /* bearer token for changing anything over TCP; NULL = none is accepted over TCP */
+    const char *keys_path; /* of the file with the keys of clients; NULL = none is read or written */
+    const char *const *origins; /* borrowed until http_stop [norigins]: of foreign pages that may ask */
+    size_t norigins;
+    /* On the loop thread, once per request whose headers and body (≤ 8 MiB) are complete. Must
+     * lead to exactly one http_reply or http_stream, now or later. */
     void (*handle)(void *owner, struct http_call *call);
     void (*answered)(void *owner, const char *route,
                      unsigned status); /* loop thread, after each answer; may be NULL */
     void *owner;
-    /* For the headers of a request, again for its body, and for each MiB of the answer; 0 = 10 s */
+    /* For the headers of a request, again for its body, and for each MiB of the answer; 0 = 10 s
+     */
     unsigned deadline_ms;
     size_t bodies_max;     /* bytes of all requests' bodies together; 0 = 64 MiB */
     struct ledger *ledger; /* borrowed: gets the queues http_bodies and http_answers; may be NULL */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a browser gets in without the token. `ringctl dashboard` makes a ticket, which is in the link
- * that it prints. The page exchanges it for a session: a cookie that no script reads, and a key
- * that the page keeps. A request needs both. A cookie goes to every port of its host, so the server
- * of another user could see it; the key never leaves the page's own port.
+ * How a browser gets in without the token. `ringctl dashboard` makes a ticket, which is in the
+ * link that it prints. The page exchanges it for a session: a cookie that no script reads, and a
+ * key that the page keeps. A request needs both. A cookie goes to every port of its host, so the
+ * server of another user could see it; the key never leaves the page's own port.
  *
- * Tables of fixed length: where one is full, the entry that was not used for the longest time makes
- * way. All of it is gone when the daemon ends. The caller serializes. */
+ * Tables of fixed length: where one is full, the entry that was not used for the longest time
+ * makes way. All of it is gone when the daemon ends. The caller serializes. */
 #ifndef DAEMON_HTTP_SESSION_H
 #define DAEMON_HTTP_SESSION_H
 

@@ -43,7 +43,8 @@ static bool stream_advance(struct http_call *call, bool may_park)
         text = event_log_next(http->events, call->job, call->after, &call->after, &last);
     if (!text && call->ping_due)
         text = xstrdup(":\n\n");
-    /* Parked under the lock that every publisher takes after publishing: no event slips between. */
+    /* Parked under the lock that every publisher takes after publishing: no event slips between.
+     */
     if (!text && !call->is_last && may_park) {
         call->parked = true;
         MHD_suspend_connection(call->mhd);

@@ -80,6 +80,14 @@ static void on_failed(void *owner, const struct refusal *refusal)
     completion_free(c);
 }
 
+static void on_left(void *owner)
+{
+    enum { CLIENT_LEFT = 499 /* as nginx counts them */ };
+    struct completion *c = owner;
+    http_fail(c->call, CLIENT_LEFT, "left", "the client has left");
+    completion_free(c);
+}
+
 static void finish(struct completion *c)
 {
     reply_finish(c->reply, &c->out);
@@ -241,8 +249,10 @@ void served_complete(const struct served *served, struct http_call *call, enum c
         r = desk_ask(served->desk, &a->ask, served->model->job, served_request(served, ask_of(c, i)),
                      c->request.n, &ops, a, &refusal);
     }
-    if (r) {
-        served_refuse(call, api == API_MESSAGES, &refusal);
-        completion_free(c);
+    if (!r) {
+        http_on_left(call, desk_base(served->desk), on_left, c);
+        return;
     }
+    served_refuse(call, api == API_MESSAGES, &refusal);
+    completion_free(c);
 }

@@ -11,6 +11,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/timer.h"
+#include "net/clock.h"
 
 enum {
     PATIENCE_MS = 600000,
@@ -21,8 +22,11 @@ enum {
     SPEED_US = 900000, /* a busy stage reports each second */
 };
 
+static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
+
 struct ask_choice {
-    json_t *ids; /* owned: its tokens so far */
+    json_t *ids;       /* owned: its tokens so far */
+    struct instant at; /* when the last of them came */
     bool is_over;
 };
 
@@ -41,6 +45,7 @@ struct model_ask {
     unsigned losses;        /* stages that have ended since its last token */
     uint64_t serving;       /* the last time that a stage took requests and this one was looked at */
     size_t bytes;           /* in the ledger */
+    struct instant asked;
 };
 
 struct desk_entry {
@@ -56,6 +61,29 @@ struct desk {
     uint64_t last_id;
     uint64_t serving; /* how often a stage began to take requests */
 };
+
+static struct desk_entry *entry_of(const struct desk *d, uint64_t job)
+{
+    struct desk_entry *m;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job)
+            return m;
+    return NULL;
+}
+
+/* Of the model; NULL: it is gone. */
+static struct desk_stats *stats_of(const struct desk *d, uint64_t job)
+{
+    struct desk_entry *m = entry_of(d, job);
+    return m ? &m->it.stats : NULL;
+}
+
+static void count(const struct model_ask *a, enum desk_outcome outcome)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    if (stats)
+        stats->outcomes[outcome]++;
+}
 
 /* --- the end of a request --------------------------------------------------------------------- */
 
@@ -73,6 +101,7 @@ static void finish(struct model_ask *a)
 static void fail(struct model_ask *a, const struct refusal *refusal)
 {
     finish(a);
+    count(a, DESK_FAILED);
     a->ops->failed(a->owner, refusal);
 }
 
@@ -80,8 +109,10 @@ void ask_drop(struct model_ask *a)
 {
     if (!a)
         return;
-    if (!a->is_over)
+    if (!a->is_over) {
+        count(a, DESK_CANCELLED);
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+    }
     LIST_REMOVE(a, next);
     ledger_give(&a->d->bytes, a->bytes);
     timer_free(a->patience);
@@ -138,7 +169,7 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
     const size_t bytes = sizeof(struct model_ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
     if (!ledger_take(&d->bytes, bytes)) {
         json_decref(request);
-        return refusal_set(refusal, REFUSAL_BUSY, NULL,
+        return refusal_set(refusal, REFUSAL_RATE, NULL,
                            "requests that wait fill all the memory for them: ask again in a moment");
     }
     struct model_ask *a = xcalloc(1, sizeof *a);
@@ -150,7 +181,8 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
                             .nchoices = choices,
                             .ops = ops,
                             .owner = owner,
-                            .bytes = bytes};
+                            .bytes = bytes,
+                            .asked = clock_now()};
     for (size_t i = 0; i < choices; i++)
         a->choices[i].ids = json_array();
     a->serving = d->serving; /* what serves now hears of it below */
@@ -194,15 +226,6 @@ static size_t size_of(const json_t *event, const char *key)
 {
     const json_int_t value = json_integer_value(json_object_get(event, key));
     return value > 0 ? (size_t)value : 0;
-}
-
-static struct desk_entry *entry_of(const struct desk *d, uint64_t job)
-{
-    struct desk_entry *m;
-    LIST_FOREACH (m, &d->models, next)
-        if (m->it.job == job)
-            return m;
-    return NULL;
 }
 
 /* Before it serves. */
@@ -282,6 +305,28 @@ static void hear_load(struct desk *d, uint64_t job, const json_t *event)
     m->it.load = json_deep_copy(event);
 }
 
+static double seconds_since(struct instant then)
+{
+    return 1e-6 * (double)clock_since_us(clock_now(), then);
+}
+
+static void count_begun(const struct model_ask *a)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    if (stats)
+        histogram_add(&stats->queue, seconds_ends, seconds_since(a->asked));
+}
+
+static void count_token(const struct model_ask *a, struct ask_choice *c)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    const bool is_first = !json_array_size(c->ids);
+    if (stats)
+        histogram_add(is_first ? &stats->first : &stats->between, seconds_ends,
+                      seconds_since(is_first ? a->asked : c->at));
+    c->at = clock_now();
+}
+
 static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
 {
     struct model_ask *a = find(d, job, event);
@@ -292,6 +337,7 @@ static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
     if (a->is_begun) /* once more, after a loss */
         return;
     a->is_begun = true;
+    count_begun(a);
     const struct ask_begun begun = {.prompt_tokens = size_of(event, "prompt_tokens"),
                                     .cached_tokens = size_of(event, "cached_tokens"),
                                     .tail = json_is_string(tail) ? json_string_value(tail) : "",
@@ -344,6 +390,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
         size_of(token, "n") != json_array_size(c->ids) + 1)
         return; /* of an attempt that is over, or nonsense */
     wait_on(a);
+    count_token(a, c);
     if (!keep_id(a, c, token)) {
         refusal_set(&refusal, REFUSAL_BUSY, NULL, "answers under way fill all the memory for them");
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
@@ -364,12 +411,18 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
     else
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
     close_choice(a, c);
+    if (a->is_over)
+        count(a, DESK_STOPPED);
 }
 
 static void hear_tokens(struct desk *d, uint64_t job, const json_t *event)
 {
     size_t i;
     json_t *token;
+    struct desk_stats *stats = stats_of(d, job);
+    const size_t n = json_array_size(json_object_get(event, "tokens"));
+    if (stats && n)
+        histogram_add(&stats->batch, tokens_ends, (double)n);
     json_array_foreach (json_object_get(event, "tokens"), i, token)
         hear_token(d, job, token);
 }
@@ -408,6 +461,8 @@ static void hear_ended(struct desk *d, uint64_t job, const json_t *event)
         return;
     }
     close_choice(a, c);
+    if (a->is_over)
+        count(a, strcmp(why, "length") ? DESK_STOPPED : DESK_CUT);
     a->ops->ended(a->owner, at, !strcmp(why, "length"));
 }
 
@@ -417,6 +472,7 @@ static void hear_answer(struct desk *d, uint64_t job, const json_t *event)
     if (!a || !a->ops->answered)
         return;
     finish(a);
+    count(a, DESK_STOPPED);
     a->ops->answered(a->owner, event);
 }
 
@@ -446,6 +502,12 @@ bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *eve
 }
 
 /* --- models, opening and closing -------------------------------------------------------------- */
+
+const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before)
+{
+    const struct desk_entry *m = before ? LIST_NEXT(entry_of(d, before->job), next) : LIST_FIRST(&d->models);
+    return m ? &m->it : NULL;
+}
 
 const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
@@ -497,6 +559,11 @@ struct desk *desk_new(const struct desk_setup *setup)
     LIST_INIT(&d->models);
     ledger_register(setup->ledger, &d->bytes, "asks", MOST_BYTES);
     return d;
+}
+
+struct event_base *desk_base(const struct desk *d)
+{
+    return d->setup.base;
 }
 
 void desk_free(struct desk *d)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Requests of clients for a model that a job of this node serves: a call of HTTP becomes requests
- * at the desk, and what comes of them becomes its answer. Each function answers and frees the call,
- * now or later, and keeps a reference of the body. Loop thread. */
+ * at the desk, and what comes of them becomes its answer. Each function answers and frees the
+ * call, now or later, and keeps a reference of the body. Loop thread. */
 #ifndef DAEMON_SERVED_H
 #define DAEMON_SERVED_H
 

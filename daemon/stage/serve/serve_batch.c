@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Each microbatch has a row of every sequence that waits for its next token, but no more than its
- * share, so that as many are under way as there are stages; and a piece of one prompt. */
+ * share, so that as many are under way as there are stages; and the next pieces of prompts, so
+ * many tokens of all of them together. */
 #include "daemon/stage/serve/serve_impl.h"
 
 #include <errno.h>
@@ -141,13 +142,26 @@ static size_t count_running(const struct server_run *s)
     return n;
 }
 
-/* The oldest whose prompt is not read. */
-static struct seq *next_prompt(const struct server_run *s)
+static bool wants_rows(const struct seq *q)
+{
+    return is_ready(q) && (left_of(q) > 1 || q->ask->kind == ASK_EMBED);
+}
+
+/* The oldest whose prompt is not read. A microbatch gives the hidden values of one embedding. */
+static struct seq *next_prompt(const struct server_run *s, const struct flight *f)
 {
     struct seq *q = s->seqs;
-    while (q && !(is_ready(q) && (left_of(q) > 1 || q->ask->kind == ASK_EMBED)))
+    while (q && !(wants_rows(q) && !(f->hidden && q->ask->kind == ASK_EMBED)))
         q = q->next;
     return q;
+}
+
+static size_t count_prompts(const struct server_run *s)
+{
+    size_t n = 0;
+    for (const struct seq *q = s->seqs; q; q = q->next)
+        n += wants_rows(q);
+    return n;
 }
 
 static bool wants_token(const struct seq *q)
@@ -197,7 +211,7 @@ static int add_tokens(struct server_run *s, struct flight *f, size_t most, size_
     for (const struct seq *q = s->seqs; q; q = q->next)
         wanting += wants_token(q);
     wanting = smaller(wanting, most);
-    size_t spare = choices - wanting;
+    size_t spare = choices > wanting ? choices - wanting : 0;
     int r = 0;
     for (struct seq *q = s->seqs; q && !r && f->batch.npieces < most; q = q->next) {
         if (!wants_token(q) || !seq_grow(s, q, q->n))
@@ -210,15 +224,19 @@ static int add_tokens(struct server_run *s, struct flight *f, size_t most, size_
     return r;
 }
 
-static int add_prompt(struct server_run *s, struct flight *f, struct err *err)
+static int add_prompts(struct server_run *s, struct flight *f, struct err *err)
 {
-    struct seq *q = next_prompt(s); /* looked for again: it may have given its blocks */
-    if (!q)
-        return 0;
-    const size_t step = s->head->spec.prefill_step, left = left_of(q);
-    int r = add(s, f, q, left < step ? left : step, 0, err);
-    f->has_prompt = true;
-    q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
+    size_t rows = s->head->spec.prefill_step;
+    struct seq *q; /* looked for each time: it may have given its blocks */
+    int r = 0;
+    while (!r && rows && f->batch.npieces < s->plan->seqs && f->batch.nchoices < s->plan->seqs &&
+           (q = next_prompt(s, f))) {
+        const size_t n = smaller(left_of(q), rows);
+        r = add(s, f, q, n, 0, err);
+        q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
+        f->has_prompt = true;
+        rows -= n;
+    }
     return r;
 }
 
@@ -227,15 +245,15 @@ int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct er
     *f = (struct flight){0};
     *ret_any = false;
     int r = seqs_admit(s, err);
-    const size_t running = count_running(s), ranks = s->plan->ranks, share = (running + ranks - 1) / ranks;
-    const size_t most = s->plan->seqs - (next_prompt(s) && s->plan->seqs > 1);
+    const size_t running = count_running(s), ranks = s->plan->ranks, share = (running + ranks - 1) / ranks,
+                 seqs = s->plan->seqs, prompts = count_prompts(s), most = seqs - (prompts && seqs > 1);
     if (r || !running)
         return r;
     r = flight_room(f, s->plan, err);
     if (!r)
-        r = add_tokens(s, f, smaller(share, most), most, err);
-    if (!r && f->batch.npieces < s->plan->seqs)
-        r = add_prompt(s, f, err);
+        r = add_tokens(s, f, smaller(share, most), prompts ? most - smaller(most, prompts - 1) : most, err);
+    if (!r)
+        r = add_prompts(s, f, err);
     *ret_any = !r && f->batch.npieces;
     if (!*ret_any)
         flight_done(f);

@@ -57,8 +57,9 @@ static inline void echo(struct http_call *call)
     size_t n;
     const char *body = http_body(call, &n), *word = http_query(call, "word");
     char text[512];
-    snprintf(text, sizeof text, "%s %s word=%s write=%d read=%d n=%zu body=%.20s", http_method(call),
-             http_path(call), word ? word : "-", http_may_write(call), http_may_read(call), n, body);
+    snprintf(text, sizeof text, "%s %s word=%s write=%d read=%d n=%zu body=%.20s serve=%d", http_method(call),
+             http_path(call), word ? word : "-", http_may_write(call), http_may_read(call), n, body,
+             http_may_serve(call));
     http_reply(call, 200, "text/plain", text, strlen(text));
 }
 
@@ -95,6 +96,16 @@ static inline void read_timelines(struct http_call *call)
     timelines_free(t);
 }
 
+static inline void on_left(void *owner)
+{
+    struct fixture *f = owner;
+    http_fail(f->held, 499, "left", "the client has left");
+    pthread_mutex_lock(&f->lock);
+    f->is_held = true;
+    pthread_cond_signal(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+}
+
 static inline void handle(void *owner, struct http_call *call)
 {
     struct fixture *f = owner;
@@ -108,6 +119,9 @@ static inline void handle(void *owner, struct http_call *call)
         f->is_held = true;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
+    } else if (!strcmp(path, "/left")) {
+        f->held = call;
+        http_on_left(call, f->base, on_left, f);
     } else if (!strcmp(path, "/session")) {
         const char *key = "refused";
         bool ok = http_open_session(call, &key);
@@ -140,11 +154,14 @@ static inline void *run_loop(void *arg)
 /* Only the test of slow clients is in a hurry: elsewhere a busy machine may take its time. */
 static inline int set_up_with(void **state, unsigned deadline_ms, size_t bodies_max)
 {
+    static const char *const origins[] = {"https://chat.example"};
     struct fixture *f = calloc(1, sizeof *f);
     struct err err;
+    char keys[160];
     strcpy(f->dir, "/tmp/ringd-http-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->path, sizeof f->path, "%s/sock", f->dir);
+    snprintf(keys, sizeof keys, "%s/keys", f->dir);
     f->base = event_base_new();
     f->events = event_log_new(64, SIZE_MAX);
     pthread_mutex_init(&f->lock, NULL);
@@ -155,6 +172,9 @@ static inline int set_up_with(void **state, unsigned deadline_ms, size_t bodies_
                                .unix_path = f->path,
                                .tcp_listen = "127.0.0.1:0",
                                .token = "sesame",
+                               .keys_path = keys,
+                               .origins = origins,
+                               .norigins = 1,
                                .handle = handle,
                                .owner = f,
                                .deadline_ms = deadline_ms,
@@ -207,6 +227,8 @@ static inline int tear_down(void **state)
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
     assert_int_equal(access(f->path, F_OK), -1);
+    snprintf(f->path, sizeof f->path, "%s/keys", f->dir);
+    unlink(f->path);
     rmdir(f->dir);
     free(f);
     return 0;

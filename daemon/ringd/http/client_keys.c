@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/http/client_keys.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/private_file.h"
+#include "daemon/common/xalloc.h"
+
+enum { FILE_MOST = 1 << 17, KEY_BYTES = 32 };
+#define KEY_BEGINS "ringd-"
+_Static_assert(sizeof KEY_BEGINS + 2 * KEY_BYTES <= CLIENT_KEY_ROOM, "a key fits");
+
+static bool is_name(const char *name)
+{
+    static const char signs[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return name && *name && strlen(name) < CLIENT_NAME_ROOM && !name[strspn(name, signs)];
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+static bool read_one(struct client_key *ret, const json_t *json)
+{
+    const char *name = json_string_value(json_object_get(json, "name")),
+               *hash = json_string_value(json_object_get(json, "hash"));
+    const json_int_t rate = json_integer_value(json_object_get(json, "rate"));
+    size_t n = 0;
+    *ret = (struct client_key){.rate = (unsigned)rate, .left = (double)rate};
+    if (!is_name(name) || !hash || rate < 0 || rate > RATE_MOST)
+        return false;
+    strcpy(ret->name, name);
+    return !sodium_hex2bin(ret->hash, sizeof ret->hash, hash, strlen(hash), NULL, &n, NULL) &&
+           n == CLIENT_HASH;
+}
+
+int client_keys_open(struct client_keys *ret, char *path, struct err *err)
+{
+    *ret = (struct client_keys){.path = path, .all = xcalloc(CLIENTS_MAX, sizeof *ret->all)};
+    uint8_t *text = path ? xmalloc(FILE_MOST) : NULL;
+    const ssize_t n = path ? private_read(path, text, FILE_MOST, err) : -ENOENT;
+    json_t *json = n > 0 ? json_loadb((char *)text, (size_t)n, 0, NULL) : NULL;
+    const json_t *list = json_object_get(json, "clients");
+    bool is_whole = json_is_array(list) && json_array_size(list) <= CLIENTS_MAX;
+    for (size_t i = 0; i < json_array_size(list) && is_whole; i++)
+        is_whole = read_one(&ret->all[ret->n++], json_array_get(list, i));
+    json_decref(json);
+    free(text);
+    if (n == -ENOENT)
+        return 0;
+    if (n >= 0 && !is_whole)
+        err_set(err, -EBADMSG, "%s is damaged: remove it, and give the clients new keys (ringctl key add)",
+                path);
+    if (is_whole)
+        return 0;
+    client_keys_done(ret);
+    return n < 0 ? (int)n : -EBADMSG;
+}
+
+void client_keys_done(struct client_keys *k)
+{
+    free(k->path);
+    free(k->all);
+    *k = (struct client_keys){0};
+}
+
+static int write_all(const struct client_keys *k, struct err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < k->n; i++) {
+        char hash[2 * CLIENT_HASH + 1];
+        sodium_bin2hex(hash, sizeof hash, k->all[i].hash, CLIENT_HASH);
+        json_array_append_new(list, json_pack("{s:s s:s s:I}", "name", k->all[i].name, "hash", hash, "rate",
+                                              (json_int_t)k->all[i].rate));
+    }
+    json_t *json = json_pack("{s:o}", "clients", list);
+    char *text = json_dumps(json, JSON_INDENT(1));
+    const int r = !k->path ? 0
+                  : text   ? private_write(k->path, (const uint8_t *)text, strlen(text), err)
+                           : err_set(err, -ENOMEM, "no memory for the keys of clients");
+    free(text);
+    json_decref(json);
+    return r;
+}
+
+/* --- changes ---------------------------------------------------------------------------------- */
+
+static struct client_key *named(const struct client_keys *k, const char *name)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (!strcmp(k->all[i].name, name))
+            return &k->all[i];
+    return NULL;
+}
+
+static void hash_of(uint8_t ret[CLIENT_HASH], const char *key)
+{
+    crypto_hash_sha256(ret, (const unsigned char *)key, strlen(key));
+}
+
+int client_keys_add(struct client_keys *k, const char *name, unsigned rate, char ret_key[CLIENT_KEY_ROOM],
+                    struct err *err)
+{
+    uint8_t bytes[KEY_BYTES];
+    if (!is_name(name))
+        return err_set(err, -EINVAL,
+                       "the name of a client is 1 to %d letters, digits, \".\", \"_\" and \"-\"",
+                       CLIENT_NAME_ROOM - 1);
+    if (named(k, name))
+        return err_set(err, -EEXIST, "%s has a key already: ringctl key remove %s ends it", name, name);
+    if (k->n == CLIENTS_MAX)
+        return err_set(err, -ENOSPC, "a node has at most %d keys of clients: remove one", CLIENTS_MAX);
+    if (rate > RATE_MOST)
+        return err_set(err, -EINVAL, "a rate is at most %d requests a minute", RATE_MOST);
+    randombytes_buf(bytes, sizeof bytes);
+    strcpy(ret_key, KEY_BEGINS);
+    sodium_bin2hex(ret_key + sizeof KEY_BEGINS - 1, CLIENT_KEY_ROOM - sizeof KEY_BEGINS + 1, bytes,
+                   sizeof bytes);
+    struct client_key *key = &k->all[k->n++];
+    *key = (struct client_key){.rate = rate, .left = rate};
+    strcpy(key->name, name);
+    hash_of(key->hash, ret_key);
+    const int r = write_all(k, err);
+    if (r)
+        k->n--;
+    return r;
+}
+
+int client_keys_remove(struct client_keys *k, const char *name, struct err *err)
+{
+    struct client_key *key = named(k, name), *last = &k->all[k->n - 1];
+    if (!key)
+        return err_set(err, -ENOENT, "no client \"%.64s\" has a key here: ringctl key list shows them", name);
+    const struct client_key was = *key;
+    *key = *last;
+    k->n--;
+    const int r = write_all(k, err);
+    if (!r)
+        return 0;
+    *last = *key;
+    *key = was;
+    k->n++;
+    return r;
+}
+
+json_t *client_keys_show(const struct client_keys *k)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < k->n; i++)
+        json_array_append_new(
+            list, json_pack("{s:s s:I}", "name", k->all[i].name, "rate", (json_int_t)k->all[i].rate));
+    return list;
+}
+
+/* --- use -------------------------------------------------------------------------------------- */
+
+const struct client_key *client_keys_find(const struct client_keys *k, const char *given)
+{
+    uint8_t hash[CLIENT_HASH];
+    const struct client_key *found = NULL;
+    if (!k->n || strncmp(given, KEY_BEGINS, sizeof KEY_BEGINS - 1) != 0)
+        return NULL;
+    hash_of(hash, given);
+    for (size_t i = 0; i < k->n; i++)
+        if (!sodium_memcmp(hash, k->all[i].hash, sizeof hash))
+            found = &k->all[i];
+    return found;
+}
+
+/* A bucket that holds a minute's requests, and fills as time goes. */
+unsigned client_keys_take(struct client_keys *k, const char *name, struct instant now)
+{
+    struct client_key *key = named(k, name);
+    if (!key || !key->rate)
+        return 0;
+    const double a_second = key->rate / 60.0,
+                 more = key->at.us ? 1e-6 * (double)clock_since_us(now, key->at) * a_second : key->rate;
+    key->left = fmin(key->left + more, key->rate);
+    key->at = now;
+    if (key->left < 1)
+        return (unsigned)ceil((1 - key->left) / a_second);
+    key->left--;
+    return 0;
+}

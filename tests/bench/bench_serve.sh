@@ -1,0 +1,169 @@
+#!/bin/sh
+# What clients of a model see that a ring serves, each row in turns with what it is held against: many streams and one; a second turn and
+# the first; a long prompt beside streams; guesses that are right, and none; training beneath. With LLAMA_SERVER=PATH, llama-server on the
+# same model and as many threads.
+# usage: bench_serve.sh BUILD NAME MODEL
+# SPDX-License-Identifier: MIT
+set -eu
+turns=${TURNS:-5}
+
+# Within the ring, called by itself.
+if [ -n "${BENCH_SERVE:-}" ]; then
+    work=$BENCH_SERVE
+    client="$BUILD/tests/bench/bench_serve"
+    served() { "$RINGCTL" serve --model "$work/model" --name "$@" --max-context 6144 --max-kv-size 24576 >>"$work/said" 2>&1; }
+    # ask NUMBER-OF-THE-FIGURE NAME KEYS…
+    ask() {
+        figure=$1 name=$2
+        shift 2
+        "$client" "$RINGD_SOCKET" "$name" "$@" | cut -d' ' -f"$figure"
+    }
+    # pairs FILE: in turns, what `one` and `two` print for the number of the turn
+    pairs() {
+        for turn in $(seq "$turns"); do
+            echo "$(one "$turn") $(two "$turn")" >>"$work/$1"
+        done
+    }
+    served plain --draft-max 0
+    one() { ask 1 plain streams=$((2 * NODES)) tokens=96 seed="$1"; }
+    two() { ask 1 plain tokens=96 seed="$1"; }
+    pairs streams
+    [ "$NODES" = 1 ] || exit 0
+    for n in 8 16; do
+        one() { ask 1 plain streams=$n tokens=96 seed="$1"; }
+        pairs "streams$n"
+    done
+    # The second turn has the first one's 2,048 tokens, and 52 more.
+    two() { ask 2 plain prompt=2048 tokens=8 seed="3$1"; }
+    one() { ask 2 plain prompt=2100 tokens=8 seed="3$1"; }
+    for turn in $(seq "$turns"); do
+        cold=$(two "$turn")
+        echo "$(one "$turn") $cold" >>"$work/second"
+    done
+    # The piece is the usual gap while the prompt is read.
+    for turn in $(seq 2); do
+        "$client" "$RINGD_SOCKET" plain streams=8 tokens=160 late=4096 seed="$turn" | awk '{print $5, $3}' >>"$work/late"
+    done
+    served guess
+    one() { ask 1 guess bias=77 tokens=192 seed="$1"; }
+    two() { ask 1 plain bias=77 tokens=96 seed="$1"; }
+    pairs right
+    one() { ask 1 guess tokens=96 seed="$1"; }
+    two() { ask 1 plain tokens=96 seed="$1"; }
+    pairs random
+    "$RINGCTL" serve stop guess
+    if [ -n "${LLAMA_SERVER:-}" ]; then
+        python3 "$(dirname "$0")/gguf.py" "$work/model" "$work/model.gguf"
+        "$LLAMA_SERVER" -m "$work/model.gguf" -np 16 -c 16384 -t 1 -tb 1 --port 18099 >"$work/llama.said" 2>&1 &
+        llama=$!
+        trap 'kill $llama' EXIT
+        timeout 60 sh -c 'until grep -q "server is listening" "$1"; do sleep 0.1; done' sh "$work/llama.said"
+        one() { ask 1 plain streams=16 tokens=96 seed="$1"; }
+        two() { "$client" http://127.0.0.1:18099 model streams=16 tokens=96 seed="$1" | cut -d' ' -f1; }
+        pairs llama
+    fi
+    exit 0
+fi
+# Training beneath it, all on one core.
+if [ -n "${BENCH_BENEATH:-}" ]; then
+    work=$BENCH_BENEATH
+    client="$BUILD/tests/bench/bench_serve"
+    train() {
+        "$RINGCTL" train --model "$work/model" --data "$work/rows.jsonl" --adapter-out "$work/out" --rank 8 --batch-size 1 --seq-len 32 \
+            --iters "$1" --log "$work/log" >>"$work/said" 2>&1
+        jq -r 'select(.step > 2) | .step_seconds' "$work/log" | sort -n | awk '{x[NR] = $1} END {print x[int((NR + 1) / 2)]}'
+        rm -rf "$work/out" "$work/log"
+    }
+    for turn in $(seq 3); do
+        alone=$(train 20)
+        "$RINGCTL" serve --model "$work/model" --name plain --draft-max 0 --max-context 1024 >>"$work/said" 2>&1
+        echo "$(train 20) $alone" >>"$work/idle"
+        calm=$("$client" "$RINGD_SOCKET" plain streams=4 tokens=128 seed="$turn" | cut -d' ' -f4)
+        train 100000 >"$work/beneath" &
+        trainer=$!
+        timeout 60 sh -c 'until jq -e "select(.step == 1)" "$1" >/dev/null 2>&1; do sleep 0.1; done' sh "$work/log"
+        echo "$("$client" "$RINGD_SOCKET" plain streams=4 tokens=128 seed="$turn" | cut -d' ' -f4) $calm" >>"$work/load"
+        "$RINGCTL" jobs --json | jq -r '.jobs[] | select(.type == "train" and .state == "running") | .id' | xargs -r -n 1 "$RINGCTL" cancel >>"$work/said"
+        wait $trainer || true
+        "$RINGCTL" serve stop plain
+    done
+    exit 0
+fi
+
+build=$1 name=$2 model=$3
+work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+mkdir "$work/model"
+for file in "$model"/*; do
+    ln -s "$(realpath "$file")" "$work/model/"
+done
+# Each token has a text, so that each one is an event of the stream.
+jq -r .vocab_size "$model/config.json" | awk '{
+    printf "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,"
+    printf "\"model\":{\"type\":\"BPE\",\"vocab\":{"
+    for (i = 0; i < $1; i++) printf "%s\"t%d\":%d", i ? "," : "", i, i
+    print "},\"merges\":[]}}"
+}' >"$work/model/tokenizer.json"
+awk 'BEGIN {
+    for (r = 0; r < 16; r++) {
+        ids = ""
+        for (i = 0; i < 32; i++) {
+            x = (x * 75 + 74 + r) % 65537
+            ids = ids (i ? "," : "") x % 256
+        }
+        printf "{\"input_ids\":[%s],\"labels\":[%s]}\n", ids, ids
+    }
+}' >"$work/rows.jsonl"
+export BUILD="$build" RINGCTL="$build/ringctl" NODES
+
+# row WHAT UNIT AGAINST FILE RELATION GOAL SCALE: one row of the table; the goal is of the ratio in percent, of the limit times SCALE
+row() {
+    awk -v what="$1" -v unit="$2" -v against="$3" -v how="$5" -v goal="$6" -v scale="$7" '
+        {one[NR] = $1; two[NR] = $2 * scale; ratio[NR] = $1 / ($2 * scale)}
+        function middle(x,  i, k, t, y) {
+            for (i = 1; i <= NR; i++) y[i] = x[i]
+            for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (y[k] < y[i]) {t = y[i]; y[i] = y[k]; y[k] = t}
+            low = y[1]; high = y[NR]
+            return y[int((NR + 1) / 2)]
+        }
+        END {
+            o = middle(one); t = middle(two); r = 100 * middle(ratio)
+            printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   ", what, o, unit, against, t, unit, r, 50 * (high - low)
+            print how == "-" ? "-" : how " " goal " %  " ((how == "<=" ? r <= goal : r >= goal) ? "ok" : "MISSED")
+        }' "$work/$4"
+}
+run() { # NODES
+    NODES=$1
+    env "BENCH_SERVE=$work" "$build/ringctl" local "$NODES" --threads 1 exec sh "$0" >"$work/output" 2>&1 || {
+        cat "$work/output" "$work/said" >&2
+        exit 1
+    }
+}
+
+if [ "$(nproc)" -ge 2 ]; then
+    run 2
+    row "serve $name: 4 streams, 2 nodes" tokens/s "2 x one stream" streams '>=' 90 2
+    rm "$work/streams"
+fi
+run 1
+row "serve $name: 8 streams, 1 node" tokens/s "8 x one stream" streams8 - - 8 # their goal is the roofline: bench_rows
+row "serve $name: 16 streams, 1 node" tokens/s "16 x one stream" streams16 - - 16
+row "first token, second turn of 2k" ms "the first turn" second '<=' 10 1
+row "gap beside a 4k prompt, p99" ms "a piece" late '<=' 200 1
+row "guesses that are right" tokens/s "without guesses" right '>=' 200 1
+row "guesses, random text" tokens/s "without guesses" random '>=' 98 1
+if [ -n "${LLAMA_SERVER:-}" ]; then
+    row "serve $name: 16 streams, 1 thread" tokens/s "llama-server -np 16" llama '>=' 150 1
+else
+    printf '%-38s skipped: LLAMA_SERVER names no llama-server\n' "serve beside llama-server"
+fi
+if command -v taskset >/dev/null; then
+    NODES=1
+    env "BENCH_BENEATH=$work" taskset -c 0 "$build/ringctl" local 1 --threads 1 exec sh "$0" >"$work/output" 2>&1 || {
+        cat "$work/output" "$work/said" >&2
+        exit 1
+    }
+    row "LoRA step above idle serving" s "without it" idle '<=' 101 1
+    row "p95 of gaps, training beneath" ms "without it" load '<=' 115 1
+fi
