@@ -123,8 +123,8 @@ static const struct field spec_fields[] = {
     {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
      .spelling = "adapter",
      .doc =
-         "also serve the model with this adapter, under the name NAME (default: the last part of DIR); may "
-         "be given 16 times"},
+         "also serve the model with this adapter, under the name NAME (default: the last part of DIR); up to "
+         "16 of them"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
           "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
           "at most 8192)"),

@@ -102,7 +102,9 @@ static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
     while (end < u->tokens && u->set[end] == set)
         end++;
     struct linear lin = *u->lin;
-    struct lora lora = set == LORA_NONE ? (struct lora){0} : u->lin->lora[set * u->lin->apart];
+    struct lora lora = {0};
+    if (set != LORA_NONE)
+        lora = u->lin->lora[set * u->lin->apart];
     if (!lora.rank)
         return end;
     lora.dropout = 0;

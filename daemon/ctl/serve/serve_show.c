@@ -28,8 +28,7 @@ static void print_load(const json_t *serving)
            field_number(load, "kv_used"), field_number(serving, "kv_blocks"),
            field_number(serving, "max_context"));
     printf(
-        "tokens   %.1f generated per second; %.0f since it serves, after %.0f of prompts, %.0f of which were "
-        "there\n",
+        "tokens   %.1f generated per second; %.0f since it serves, after %.0f of prompts (%.0f were there)\n",
         field_number(serving, "tokens_per_second"), field_number(load, "generated_tokens"),
         field_number(load, "prompt_tokens") + field_number(load, "cached_tokens"),
         field_number(load, "cached_tokens"));

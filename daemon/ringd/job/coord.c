@@ -104,7 +104,7 @@ void coord_finish(struct coord *c, struct job *job, enum job_state state)
     loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_drop(job->loan);
     json_decref(job->lent);
-    job_change_drop(job);
+    job_drop_change(job);
     job->loan = NULL;
     job->lent = NULL;
     job->wants_files = false;

@@ -11,6 +11,32 @@
 #include "daemon/ringd/job/deputy/dossier_send.h"
 #include "daemon/ringd/job/survive/loan_store.h"
 
+/* One that is not planned yet has both. */
+static int change(struct coord *c, struct job *job, const char *name, const char *path,
+                  const struct loan *more, struct err *err)
+{
+    const struct job_change *had = job->change;
+    struct job_change *made;
+    if (had && had->is_planned)
+        return err_set(err, -EBUSY, "job %llu is being planned again %s: try again in a moment",
+                       (unsigned long long)job->id, had->why);
+    const int r = job_change_new(&made,
+                                 &(struct job_change_request){.number = job->changes + 1,
+                                                              .spec = had ? had->spec : job->spec,
+                                                              .had = had ? had->loan : job->loan,
+                                                              .more = more,
+                                                              .name = name,
+                                                              .path = path,
+                                                              .room = &c->specs},
+                                 err);
+    if (r)
+        return r;
+    job_drop_change(job);
+    job->change = made;
+    job->changes++;
+    return 0;
+}
+
 int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const char *path, struct loan *loan,
                          uint64_t *ret_number, struct err *err)
 {
@@ -26,7 +52,7 @@ int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const c
     if (!life)
         return err_set(err, -EBUSY, "job %llu does not serve yet: %s", (unsigned long long)id,
                        *why ? why : job_state_name(job->state));
-    const int r = job_change_adapter(job, &c->specs, name, path, loan, err);
+    const int r = change(c, job, name, path, loan, err);
     if (r)
         return r == -ENOENT ? -EINVAL : r;
     *ret_number = job->change->number;
@@ -39,7 +65,7 @@ void coord_takes_change(void *owner, struct job *job)
     struct coord *c = owner;
     loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_store_add(c->setup.loan_store, job->id, job->change->loan);
-    job_change_take(job);
+    job_take_change(job);
     dossier_send_end(c->dossiers, job->id); /* the next begins afresh, with other files */
 }
 

@@ -71,8 +71,8 @@ int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
 /* coord_change.c: of job_life_setup. */
 void coord_takes_change(void *owner, struct job *job);
-/* The deployment that a job's adapter is for (--serve-as), NULL: there is none, which is a sentence;
- * ret_name: of the adapter. */
+/* The deployment that a job's adapter is for (--serve-as); NULL: there is none, and a sentence says
+ * so. ret_name: of the adapter. */
 struct job *coord_deployment(const struct coord *c, const struct job_spec *asked,
                              char ret_name[JOB_ADAPTER_NAME + 1], struct err *err);
 /* Of a job that has trained one: it goes there. */

@@ -13,7 +13,9 @@
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/token_log.h"
+#include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
 
 struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec)
 {
@@ -187,7 +189,7 @@ void job_free(struct job *job)
         return;
     job_set_plan(job, NULL);
     timelines_free(job->timelines);
-    job_change_drop(job);
+    job_drop_change(job);
     loan_drop(job->loan);
     json_decref(job->lent);
     json_decref(job->spec);
@@ -197,6 +199,27 @@ void job_free(struct job *job)
     shortage_free(job->shortage);
     job_drop_turn(job);
     free(job);
+}
+
+void job_take_change(struct job *job)
+{
+    struct job_change *c = job->change;
+    const size_t had = json_weight(job->spec);
+    ledger_give(c->room, had);
+    job->spec_bytes += c->bytes - had;
+    c->bytes = 0; /* they are the job's */
+    json_decref(job->spec);
+    loan_drop(job->loan);
+    job->spec = json_incref(c->spec);
+    job->asked = c->asked;
+    job->loan = loan_hold(c->loan);
+    job_drop_change(job);
+}
+
+void job_drop_change(struct job *job)
+{
+    job_change_free(job->change);
+    job->change = NULL;
 }
 
 void job_hold_turn(struct job *job, json_t *words)

@@ -146,6 +146,10 @@ void job_choose_copies(struct job *job);
  * counts on. */
 void job_reset(struct job *job);
 
+/* It has its change from now on: there is one. Its spec is counted as coord counts it. */
+void job_take_change(struct job *job);
+void job_drop_change(struct job *job); /* if there is one: it never will */
+
 /* What is said next to a conversation that waits for it; NULL ends it. Takes the reference. */
 void job_hold_turn(struct job *job, json_t *words);
 void job_drop_turn(struct job *job); /* a stage has read it */

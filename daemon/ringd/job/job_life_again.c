@@ -84,7 +84,7 @@ void life_tell_change(struct job_life *l, const char *why)
                               "error", why);
     if (why) {
         job_log_note(l->setup.log, job, "is not served %s: %s", job->change->why, why);
-        job_change_drop(job);
+        job_drop_change(job);
         job->changes++; /* what the job goes on with is another thing again */
     } else {
         job_log_note(l->setup.log, job, "is served %s", job->change->why);

@@ -245,7 +245,7 @@ static bool covers(const struct loan *loan, const char *path)
 }
 
 /* What is being put together: about and fds as loan_new has them. */
-struct joining {
+struct loan_joining {
     json_t *files, *folders;
     const json_t *paths; /* borrowed: nothing else is wanted */
     int fds[LOAN_FILES_MAX];
@@ -253,7 +253,7 @@ struct joining {
 };
 
 /* Of a loan what `but` (NULL: nothing) does not cover. −E2BIG or −errno. */
-static int join(struct joining *to, const struct loan *loan, const struct loan *but)
+static int join(struct loan_joining *to, const struct loan *loan, const struct loan *but)
 {
     size_t i;
     json_t *path;
@@ -274,7 +274,7 @@ static int join(struct joining *to, const struct loan *loan, const struct loan *
     return 0;
 }
 
-static int refuse_to_join(const struct joining *to, int r, struct err *err)
+static int refuse_to_join(const struct loan_joining *to, int r, struct err *err)
 {
     close_aside(to->fds, to->n);
     return r == -E2BIG
@@ -286,7 +286,7 @@ static int refuse_to_join(const struct joining *to, int r, struct err *err)
 int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, const json_t *paths,
               struct err *err)
 {
-    struct joining to = {.files = json_array(), .folders = json_array(), .paths = paths};
+    struct loan_joining to = {.files = json_array(), .folders = json_array(), .paths = paths};
     json_t *about = json_pack("{s:o s:o}", "files", to.files, "folders", to.folders);
     int r = had ? join(&to, had, more) : 0;
     if (!r && more)

@@ -8,7 +8,6 @@
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
-#include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/loan.h"
 
 static int change_spec(json_t *spec, const char *name, const char *path, struct err *err)
@@ -29,24 +28,22 @@ static int change_spec(json_t *spec, const char *name, const char *path, struct 
     return 0;
 }
 
-static int read_change(struct job_change *to, const struct job *job, const char *name, const char *path,
-                       struct err *err)
+static int read_change(struct job_change *to, const struct job_change_request *q, struct err *err)
 {
-    const json_t *from = job->change ? job->change->spec : job->spec;
-    to->spec = json_deep_copy(from);
-    const bool had = json_object_get(json_object_get(from, "adapters"), name);
+    const bool had = json_object_get(json_object_get(q->spec, "adapters"), q->name);
+    to->spec = json_deep_copy(q->spec);
     snprintf(to->why, sizeof to->why, "%s the adapter %s",
-             !path ? "without"
-             : had ? "with another form of"
-                   : "with",
-             name);
-    const int r = change_spec(to->spec, name, path, err);
+             !q->path ? "without"
+             : had    ? "with another form of"
+                      : "with",
+             q->name);
+    const int r = change_spec(to->spec, q->name, q->path, err);
     return r ? r : job_spec_read(&to->asked, JOB_SERVE, to->spec, err);
 }
 
 static int take_room(struct job_change *c, struct ledger_queue *room, struct err *err)
 {
-    const size_t bytes = sizeof(struct job) + json_weight(c->spec);
+    const size_t bytes = json_weight(c->spec);
     if (!ledger_take(room, bytes))
         return err_set(err, -ENOBUFS,
                        "the jobs that wait take all the memory there is for them: try again when some have "
@@ -56,7 +53,7 @@ static int take_room(struct job_change *c, struct ledger_queue *room, struct err
     return 0;
 }
 
-static void change_free(struct job_change *c)
+void job_change_free(struct job_change *c)
 {
     if (!c)
         return;
@@ -86,46 +83,18 @@ static int take_loan(struct job_change *c, const struct loan *had, const struct 
     return r;
 }
 
-int job_change_adapter(struct job *job, struct ledger_queue *room, const char *name, const char *path,
-                       struct loan *loan, struct err *err)
+int job_change_new(struct job_change **ret, const struct job_change_request *q, struct err *err)
 {
-    const struct loan *had = job->change ? job->change->loan : job->loan;
-    struct job_change *c;
-    if (job->change && job->change->is_planned)
-        return err_set(err, -EBUSY, "the job is being planned again %s: try again in a moment",
-                       job->change->why);
-    c = xcalloc(1, sizeof *c);
-    int r = read_change(c, job, name, path, err);
+    struct job_change *c = xcalloc(1, sizeof *c);
+    c->number = q->number;
+    int r = read_change(c, q, err);
     if (!r)
-        r = take_room(c, room, err);
+        r = take_room(c, q->room, err);
     if (!r)
-        r = take_loan(c, had, loan, err);
-    if (r) {
-        change_free(c);
-        return r;
-    }
-    c->number = ++job->changes;
-    change_free(job->change);
-    job->change = c;
-    return 0;
-}
-
-void job_change_take(struct job *job)
-{
-    struct job_change *c = job->change;
-    ledger_give(c->room, job->spec_bytes);
-    job->spec_bytes = c->bytes;
-    c->bytes = 0;
-    json_decref(job->spec);
-    loan_drop(job->loan);
-    job->spec = json_incref(c->spec);
-    job->asked = c->asked;
-    job->loan = loan_hold(c->loan);
-    job_change_drop(job);
-}
-
-void job_change_drop(struct job *job)
-{
-    change_free(job->change);
-    job->change = NULL;
+        r = take_loan(c, q->had, q->more, err);
+    if (r)
+        job_change_free(c);
+    else
+        *ret = c;
+    return r;
 }

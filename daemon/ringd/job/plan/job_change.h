@@ -2,7 +2,7 @@
  *
  * Other adapters for a job that serves: what it is planned again with, while it goes on with what
  * it has. The change is the job's once a plan with it stands, and is dropped if none can be made.
- * Owned by the job; loop thread. */
+ * Knows no job. Loop thread. */
 #ifndef DAEMON_JOB_CHANGE_H
 #define DAEMON_JOB_CHANGE_H
 
@@ -13,7 +13,6 @@
 #include "daemon/common/job_spec.h"
 #include "engine/err.h"
 
-struct job;
 struct ledger_queue;
 struct loan;
 
@@ -28,15 +27,18 @@ struct job_change {
     size_t bytes;
 };
 
-/* The job with this adapter, or with another one of that name; path NULL: without it. loan: what a
- * client opened of it (NULL: nothing), borrowed. A change that is not planned yet has both. −EBUSY:
- * one that is planned is under way; −ENOENT: it has no such adapter; −EINVAL: it may not have it;
- * −ENOBUFS: there is no room for the spec or the loan; each with a sentence. */
-int job_change_adapter(struct job *job, struct ledger_queue *room, const char *name, const char *path,
-                       struct loan *loan, struct err *err);
-/* The job has it from now on. */
-void job_change_take(struct job *job);
-/* It never will; NULL is accepted. */
-void job_change_drop(struct job *job);
+/* What is wanted; all borrowed. */
+struct job_change_request {
+    uint64_t number;
+    const json_t *spec;      /* of the job as it is, or as it is about to be */
+    const struct loan *had;  /* of that, and */
+    const struct loan *more; /* what a client opened of the adapter; each NULL: nothing */
+    const char *name, *path; /* of the adapter; path NULL: the job is to be without it */
+    struct ledger_queue *room;
+};
+/* −ENOENT: there is no such adapter; −EINVAL: it may not be one; −E2BIG, −ENOBUFS: there is no room
+ * for the spec or the loan; each with a sentence. */
+int job_change_new(struct job_change **ret, const struct job_change_request *request, struct err *err);
+void job_change_free(struct job_change *c); /* NULL is accepted */
 
 #endif
