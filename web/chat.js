@@ -280,7 +280,7 @@ function emptyWords() {
     if (talk.turns.length)
         return null;
     if (models?.length)
-        return [h('h1', null, `Talk with ${by('chat-model').value}`), h('p', { class: 'hint' }, 'The ring answers. What is said stays in this browser.')];
+        return [h('h1', null, `Talk with ${by('chat-model').value}`), h('p', { class: 'hint' }, 'The ring answers. Your conversations stay in this browser.')];
     return models && state.jobs && [h('h1', null, 'No model is served yet'), h('p', { class: 'hint' }, 'A model that is served stays loaded, and answers here and to every client of its API.'),
         h('p', { class: 'row' }, h('a', { class: 'button main', href: '#/new/serve' }, 'Serve a model'), h('code', null, 'ringctl serve --model DIR'))];
 }

@@ -276,7 +276,8 @@ void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *
         pass_on(e, call, there, what, path);
     else
         http_fail(call, 503, "out-of-reach",
-                  "node %s, which %s, is out of reach: ask again when `ringctl nodes` shows it up", node, what);
+                  "node %s, which %s, is out of reach: ask again when `ringctl nodes` shows it up", node,
+                  what);
 }
 
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)

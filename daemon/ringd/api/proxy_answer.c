@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the answers under way: being made by a handler, waiting for an event of a job or for more of
- * a stream, or waiting for the other node to ask for the next part. Called by proxy.c. */
+ * Owns the answers under way: being made by a handler, waiting for an event of a job or for more
+ * of a stream, or waiting for the other node to ask for the next part. Called by proxy.c. */
 #include "daemon/ringd/api/proxy_answer.h"
 
 #include <event2/event.h>
@@ -283,7 +283,8 @@ static struct proxy_reply *find(struct proxy_answers *all, const uint8_t from[16
     return NULL;
 }
 
-/* One job of this node, by its number, and what belongs to it; or what this node keeps over time. */
+/* One job of this node, by its number, and what belongs to it; or what this node keeps over time.
+ */
 static bool is_path(const char *path)
 {
     static const char jobs[] = "/v1/jobs/";

@@ -344,8 +344,8 @@ static void what_a_node_keeps_over_time_is_passed_on(void **state)
 
 static void only_jobs_of_that_node_are_answered_for(void **state)
 {
-    static const char *const paths[] = {
-        "/v1/token", "/v1/cluster/remove", "/v1/jobs/7@c", "/v1/jobs/", "/v1/jobs/7x/y", "/v1/jobs", "/v1/history/", ""};
+    static const char *const paths[] = {"/v1/token",     "/v1/cluster/remove", "/v1/jobs/7@c", "/v1/jobs/",
+                                        "/v1/jobs/7x/y", "/v1/jobs",           "/v1/history/", ""};
     struct world *w = *state;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         ask(w, "POST", paths[i], NULL, NULL);
