@@ -263,7 +263,7 @@ static void pass_on(struct api *api, struct http_call *call, const struct found_
                     const struct served_route *route)
 {
     char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, route->path);
-    elsewhere_pass_on(api->setup.elsewhere, call, to->node, path);
+    elsewhere_pass_on(api->setup.elsewhere, call, to->node, "serves this model", path);
     free(path);
 }
 

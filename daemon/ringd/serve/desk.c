@@ -303,6 +303,7 @@ static void hear_load(struct desk *d, uint64_t job, const json_t *event)
     measure_speed(&m->it, event);
     json_decref(m->it.load);
     m->it.load = json_deep_copy(event);
+    json_object_del(m->it.load, "ev"); /* it is shown as it is */
 }
 
 static double seconds_since(struct instant then)

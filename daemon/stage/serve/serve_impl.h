@@ -45,7 +45,7 @@ struct flight {
 };
 
 struct serve_counts {
-    size_t running, waiting;
+    size_t requests, running, waiting; /* requests, and their answers */
     uint64_t prompt, cached, generated, preempted, guessed, guessed_right;
 };
 

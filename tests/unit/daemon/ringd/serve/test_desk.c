@@ -116,7 +116,7 @@ static void hear(struct world *w, const char *kind, const char *event)
 {
     json_t *json = json_loads(event, 0, NULL);
     assert_non_null(json);
-    const bool is_shared = !strcmp(kind, "serving");
+    const bool is_shared = !strcmp(kind, "serving") || !strcmp(kind, "load");
     assert_int_equal(desk_hear(w->desk, JOB, kind, json), !is_shared);
     json_decref(json);
 }
@@ -265,6 +265,18 @@ static void the_end_of_the_job_ends_its_requests(void **state)
     assert_int_equal(w->refusal.kind, REFUSAL_BUSY);
 }
 
+static void what_a_model_works_on_is_shown(void **state)
+{
+    struct world *w = *state;
+    serve(w, "{\"max_context\":64,\"dim\":8,\"kv_blocks\":4}");
+    hear(w, "load", "{\"ev\":\"load\",\"requests\":2,\"running\":3}");
+    json_t *shown = desk_model_encode(desk_model(w->desk, JOB)), *load = json_object_get(shown, "load");
+    assert_int_equal(json_integer_value(json_object_get(shown, "max_context")), 64);
+    assert_int_equal(json_integer_value(json_object_get(load, "running")), 3);
+    assert_null(json_object_get(load, "ev")); /* a word between the stage and its daemon */
+    json_decref(shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
+        cmocka_unit_test_setup_teardown(what_a_model_works_on_is_shown, start, stop),
         cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
