@@ -85,11 +85,14 @@ lib        = $(foreach r,$(1),$(B)/lib$(r).a)
 .PHONY: all deps deps-system deps-fuzz demo check check-sanitized sanitized-programs threaded-programs test-programs build-fuzz fuzz fuzz-programs fuzz-rotate bench simulate netns chaos arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-keys $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
-# The dashboard, in the program: every file of web/, and dygraphs from its Debian package; and what describes the API.
+# The dashboard, in the program: every file of web/, dygraphs and marked from their Debian packages; and what describes the API.
 DYGRAPHS   ?= /usr/share/javascript/dygraphs
+MARKED     ?= /usr/share/javascript/marked
+MARKED_LICENCE ?= /usr/share/doc/libjs-marked/copyright
 web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
 web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
-              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f)) /openapi.json=docs/openapi.json
+              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f)) /marked.min.js=$(MARKED)/marked.min.js \
+              /marked.licence.txt=$(MARKED_LICENCE) /openapi.json=docs/openapi.json
 web_obj    := $(B)/daemon/ringd/http/web_assets.o
 $(web_obj:.o=.c): web/embed $(web_files) docs/openapi.json Makefile
 	@mkdir -p $(@D)
@@ -228,7 +231,7 @@ arm64:
 answer    := $(B)/tests/web/lib/answer
 $(answer): %: %.o $(call lib,ringd common net engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -ljansson -lm
-# The dashboard in a real browser: needs root, chromium and node. Clients of OpenAI's and Anthropic's APIs: needs node.
+# The dashboard in a real browser: needs root, chromium and node. Clients of OpenAI's and Anthropic's APIs: need node.
 web: all $(answer)
 	@tests/run web $(B)
 
@@ -254,7 +257,7 @@ bench: all $(bench_bin) $(sleeping) $(free)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2 spin
+              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs libjs-marked curl jq iproute2 spin
 # for `make fuzz`
 FUZZ_DEPS   := clang-14 libclang-rt-14-dev libomp-14-dev
 # for `make deb` and `make system`

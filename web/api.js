@@ -18,20 +18,24 @@ export function authorization() {
     return token ? { Authorization: `Bearer ${token}` } : session ? { 'X-Ringd-Session': session } : {};
 }
 
-async function request(method, path, body, patience = 10000, headers = authorization()) {
+/** Its answer, of which only the head has come: the body is the caller's to read. */
+async function send(method, path, body, signal, headers) {
     if (body !== undefined)
         headers['Content-Type'] = 'application/json';
     let answer;
     try {
-        answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-            signal: AbortSignal.timeout(patience), cache: 'no-store' });
+        answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: 'no-store' });
     } catch {
         throw new Refused(0, 'silent', 'This node does not answer. Is ringd running there, and the way to it open?');
     }
+    if (answer.ok)
+        return answer;
     const json = await answer.json().catch(() => null);
-    if (!answer.ok)
-        throw new Refused(answer.status, json?.error?.code || 'unknown', json?.error?.message || `The node answered with ${answer.status}.`);
-    return json;
+    throw new Refused(answer.status, json?.error?.code || 'unknown', json?.error?.message || `The node answered with ${answer.status}.`);
+}
+
+async function request(method, path, body, patience = 10000, headers = authorization()) {
+    return (await send(method, path, body, AbortSignal.timeout(patience), headers)).json().catch(() => null);
 }
 
 function isKnown() {
@@ -88,8 +92,18 @@ function askForToken(why) {
     }, { once: true }));
 }
 
-/** Changes something; asks for the token first where there is none yet, and again when it was the wrong one. */
-export async function change(method, path, body, patience) {
+/** Changes something. Null: the reader would not say who they are. */
+export function change(method, path, body, patience) {
+    return asKnown(() => request(method, path, body, patience));
+}
+
+/** Asks a model, and resolves when its answer begins: a Response, whose body streams. Null: as above. */
+export function ask(path, body, signal) {
+    return asKnown(() => send('POST', path, body, signal, authorization()));
+}
+
+/** Asks for the token first where there is none yet, and again when it was the wrong one. */
+async function asKnown(attempt) {
     let asked = false;
     if (!isKnown()) {
         if (!await askForToken('The node does not know this browser yet. `ringctl dashboard` opens this page with a link that lets you in.'))
@@ -98,7 +112,7 @@ export async function change(method, path, body, patience) {
     }
     for (;;) {
         try {
-            return await request(method, path, body, patience);
+            return await attempt();
         } catch (e) {
             if (e.code !== 'forbidden')
                 throw e;

@@ -34,6 +34,11 @@ function sameKind(a, b) {
         (a.dataset?.key || '') === (b.dataset?.key || '');
 }
 
+/** Whether something is unfolded is its reader's to say. */
+function isFolding(element, attribute) {
+    return element.nodeName === 'DETAILS' && attribute === 'open';
+}
+
 function morph(from, to) {
     if (from.nodeType === Node.TEXT_NODE) {
         if (from.data !== to.data)
@@ -43,7 +48,7 @@ function morph(from, to) {
     if (from.dataset?.kept !== undefined) // whoever made it looks after it: a chart, a form being filled in
         return;
     for (const { name } of [...from.attributes])
-        if (!to.hasAttribute(name) && name !== 'style')
+        if (!to.hasAttribute(name) && name !== 'style' && !isFolding(from, name))
             from.removeAttribute(name);
     for (const { name, value } of [...to.attributes])
         if (name !== 'style' && from.getAttribute(name) !== value)

@@ -7,7 +7,7 @@ import { authorization } from './api.js';
 const AGAIN_MS = 1000, AGAIN_REFUSED_MS = 3000, SILENT_MS = 30000; // the node writes something every 10 s
 
 /** Lines of the stream, gathered into events: fields as in the HTML standard, § 9.2.6. */
-function reader(told) {
+export function reader(told) {
     let rest = '', name = '', data = [], id = '';
     return text => {
         const lines = (rest + text).split(/\r\n|\r|\n/);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Submitting: the form of a training job, and the box that generates. What was typed is kept in this browser for the next time.
+// Submitting: the forms of a job that trains and of one that serves, and the box that generates. What was typed is kept in this browser for the next time.
 
 import { change, get } from './api.js';
 import { h, show } from './dom.js';
-import { changed, detail, say, state } from './live.js';
-import { figure, stages } from './job.js';
-import { isOver } from './jobs.js';
+import { changed, detail, say, servingJobs, state } from './live.js';
+import { stages } from './job.js';
+import { figure, isOver } from './jobs.js';
 import { number, percent, plural, span } from './words.js';
 
 const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
@@ -46,6 +46,20 @@ const more = [
     ['seed', 'Seed', 'number', 0, ''],
 ];
 
+const serving = [
+    ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
+    ['name', 'Name', 'text', '', 'as clients call it; empty: the last part of its path'],
+];
+const servingMore = [
+    ['max_context', 'Tokens of prompt and answer', 'number', '', 'empty: what the model was made for, at most 8192'],
+    ['max_num_seqs', 'Requests at once', 'number', 32, 'on each node'],
+    ['max_kv_size', 'Tokens kept in memory', 'number', '', 'of all requests together; empty: four times the above'],
+    ['prefill_step_size', 'Tokens of a piece', 'number', 128, 'of a prompt: answers under way wait for one piece at most'],
+    ['kv', 'Keys and values', ['f32', 'bf16'], 'f32', 'bf16: half the memory, less exact'],
+    ['weights', 'Weights', ['stored', 'int8', 'int4'], 'stored', ''],
+    ['compute', 'Products', ['f32', 'bf16', 'int8'], 'f32', ''],
+];
+
 function field([name, label, kind, def, hint], kept, prefix) {
     const id = `${prefix}-${name}`, value = kept[name] ?? def, needed = ['model', 'data', 'adapter_out'].includes(name);
     const input = Array.isArray(kind) ? h('select', { id, name }, kind.map(k => h('option', { value: k, selected: k === value }, k))) :
@@ -73,7 +87,8 @@ async function nameModels(input, list) {
     if (!models.length)
         return;
     const place = path => path.slice(0, path.lastIndexOf('/')) || '/';
-    list.replaceChildren(...models.map(m => h('option', { value: m.path }, `${m.name} (${place(m.path)})`)), h('option', { value: '' }, 'another directory …'));
+    const served = path => servingJobs().find(job => job.model === path);
+    list.replaceChildren(...models.map(m => h('option', { value: m.path }, `${m.name} (${place(m.path)})${served(m.path) ? `, served as ${served(m.path).serves}` : ''}`)), h('option', { value: '' }, 'another directory …'));
     const known = models.some(m => m.path === input.value);
     if (!input.value)
         input.value = models[0].path;
@@ -99,33 +114,49 @@ async function nameSchedules(select, kept) {
         select.replaceChildren(...answer.schedules.map(name => h('option', { value: name, selected: name === chosen }, name)));
 }
 
-export function drawNew(section) {
-    if (section.firstChild)
-        return;
-    const kept = remembered('ringd-train');
-    show(section, h('form', { class: 'panel narrow', id: 'train-form', 'data-kept': '' }, h('h1', null, 'Train'),
-        h('p', { class: 'hint' }, 'The layers are shared out over the ring by themselves; paths are those of this node.'),
-        h('div', { class: 'fields' }, first.map(f => field(f, kept, 'train'))),
-        h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, more.map(f => field(f, kept, 'train')))),
-        h('p', { class: 'notice bad', id: 'train-error', role: 'alert', hidden: true }),
-        h('div', { id: 'train-plan', role: 'status' }),
-        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { value: 'plan' }, 'Show the plan'))));
-    const form = section.querySelector('form');
-    nameSchedules(form.elements.schedule, kept.schedule);
-    nameModels(form.elements.model, document.getElementById('train-model-list'));
+function jobForm(type, hint, small, large) {
+    const kept = remembered(`ringd-${type}`);
+    return h('form', { id: `${type}-form`, 'data-kept': '' }, h('p', { class: 'hint' }, hint),
+        h('div', { class: 'fields' }, small.map(f => field(f, kept, type))),
+        h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, large.map(f => field(f, kept, type)))),
+        h('p', { class: 'notice bad', id: `${type}-error`, role: 'alert', hidden: true }),
+        h('div', { id: `${type}-plan`, role: 'status' }),
+        h('p', { class: 'row' }, h('button', { class: 'main' }, type === 'serve' ? 'Serve' : 'Start'), h('button', { value: 'plan' }, 'Show the plan')));
+}
+
+function watchForm(form, type) {
+    nameModels(form.elements.model, document.getElementById(`${type}-model-list`));
     form.addEventListener('submit', event => {
         event.preventDefault();
-        event.submitter?.value === 'plan' ? showPlan(form, 'train') : startTraining(form);
+        event.submitter?.value === 'plan' ? showPlan(form, type) : start(form, type);
     });
-    form.addEventListener('input', () => show(document.getElementById('train-plan'))); // it was for something else
+    form.addEventListener('input', () => show(document.getElementById(`${type}-plan`))); // it was for something else
+}
+
+/** type: 'train' or 'serve'. */
+export function drawNew(section, type) {
+    if (!section.firstChild) {
+        const tab = (name, text) => h('a', { href: name === 'train' ? '#/new' : `#/new/${name}`, 'data-type': name }, text);
+        show(section, h('div', { class: 'panel narrow' }, h('div', { class: 'row spread' }, h('h1', null, 'New job'), h('nav', { class: 'tabs', 'aria-label': 'Type' }, tab('train', 'Train'), tab('serve', 'Serve'))),
+            jobForm('train', 'The layers are shared out over the ring by themselves; paths are those of this node.', first, more),
+            jobForm('serve', 'The model stays loaded on the ring, and answers on every node: on the page Chat, and to clients of its API.', serving, servingMore)));
+        const form = document.getElementById('train-form');
+        nameSchedules(form.elements.schedule, remembered('ringd-train').schedule);
+        watchForm(form, 'train');
+        watchForm(document.getElementById('serve-form'), 'serve');
+    }
+    for (const form of section.querySelectorAll('form'))
+        form.hidden = form.id !== `${type}-form`;
+    for (const link of section.querySelectorAll('.tabs a'))
+        link.dataset.type === type ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
 }
 
 /** What the form asks for; kept for the next time, but for the prompt of a generation. */
 function specToSend(form, type) {
-    const spec = specOf(form, type === 'train' ? [...first, ...more] : generating);
+    const spec = specOf(form, { train: [...first, ...more], serve: [...serving, ...servingMore], generate: generating }[type]);
     localStorage.setItem(`ringd-${type}`, JSON.stringify(spec));
     document.getElementById(`${type}-error`).hidden = true;
-    return type === 'train' ? spec : { ...spec, prompt: form.elements.prompt.value };
+    return type !== 'generate' ? spec : { ...spec, prompt: form.elements.prompt.value };
 }
 
 function refused(type, why) {
@@ -134,13 +165,13 @@ function refused(type, why) {
     error.hidden = false;
 }
 
-async function startTraining(form) {
+async function start(form, type) {
     try {
-        const made = await change('POST', 'v1/jobs', { type: 'train', spec: specToSend(form, 'train') });
+        const made = await change('POST', 'v1/jobs', { type, spec: specToSend(form, type) });
         if (made)
             location.hash = `#/job/${made.id}`; // of this node
     } catch (e) {
-        refused('train', e.message);
+        refused(type, e.message);
     }
 }
 

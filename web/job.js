@@ -4,17 +4,14 @@
 import { Chart, smoothed } from './charts.js';
 import { h, show } from './dom.js';
 import { gantt } from './gantt.js';
-import { eta, isOver, modelName, pace, pauseButton, progress, stateMark, tone, trouble } from './jobs.js';
+import { eta, figure, isOver, modelName, pace, pauseButton, progress, stateMark, tone, trouble } from './jobs.js';
 import { detail, state, watch } from './live.js';
 import { layersText } from './ring.js';
+import { loadFigures } from './serving.js';
 import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
 
 let shown = '', charts = null, drawnSteps = -1, drawnAt = 0;
 const view = { smooth: 0.6, log: false };
-
-export function figure(name, value, more) {
-    return h('div', { class: 'figure' }, h('dt', null, name), h('dd', null, value, more && h('small', null, ` ${more}`)));
-}
 
 /* --- charts --- */
 
@@ -80,23 +77,41 @@ export function recolor() {
 
 /* --- parts --- */
 
+function ranFor(job) {
+    return job.started ? (job.ended || Date.now() / 1000) - job.started : NaN;
+}
+
+function taken(job) {
+    const ran = ranFor(job);
+    return figure('Took', ran >= 1 ? age(ran) : 'under 1 s', `ended ${moment(job.ended)}`);
+}
+
+/** Of a job that goes from step to step. */
+function counted(job, d) {
+    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter), ran = ranFor(job);
+    return [progress(job), h('dl', { class: 'figures' },
+        figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
+        isOver(job) ? taken(job) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
+        d.adapters.size ? [...d.adapters].map(([name, step]) => figure(`Loss, ${name}`, number(step.loss)))
+            : Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
+        valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
+        last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),
+        each !== null && figure('Step time', span(each)),
+        Number.isFinite(last?.bubble) && figure('Bubble', percent(last.bubble)))];
+}
+
+function controls(job) {
+    return h('div', { class: 'row controls' }, pauseButton(job),
+        job.serves && h('button', { type: 'button', class: 'main', 'data-do': 'chat', 'data-id': job.serves }, 'Chat'),
+        h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.name }, job.serves ? 'Stop serving' : 'Cancel this job'));
+}
+
 function head(job, d) {
-    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter);
-    const ran = job.started ? (job.ended || Date.now() / 1000) - job.started : NaN;
     return h('div', { class: 'panel head' },
         h('div', { class: 'row spread' }, h('h1', null, `Job ${job.name} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
-            !isOver(job) && h('div', { class: 'row controls' }, pauseButton(job), h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.name }, 'Cancel this job'))),
+            !isOver(job) && controls(job)),
         trouble(job) && h('p', { class: `notice ${tone(job)}`, role: job.state === 'failed' ? 'alert' : null }, trouble(job)),
-        progress(job),
-        h('dl', { class: 'figures' },
-            figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
-            isOver(job) ? figure('Took', ran >= 1 ? age(ran) : 'under 1 s', `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
-            d.adapters.size ? [...d.adapters].map(([name, step]) => figure(`Loss, ${name}`, number(step.loss)))
-                : Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
-            valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
-            last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),
-            each !== null && figure('Step time', span(each)),
-            Number.isFinite(last?.bubble) && figure('Bubble', percent(last.bubble))));
+        job.serves && !isOver(job) ? h('div', { class: 'served' }, loadFigures(job.name)) : job.serves ? h('dl', { class: 'figures' }, figure('Tokens', String(job.tokens)), taken(job)) : counted(job, d));
 }
 
 function curves(d) {
@@ -197,8 +212,8 @@ export function drawJob(section, id) {
     const width = Math.max(300, section.clientWidth - 36), ganttWidth = section.clientWidth > 1060 ? Math.floor(width * 0.66) - 20 : width;
     show(section, head(job, d), writing(job, d),
         h('div', { class: 'columns' },
-            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d)),
-            h('div', { class: 'side' }, memory(job), result(job), log(d), spec(job))));
+            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d), job.serves && [memory(job), log(d)]),
+            h('div', { class: 'side' }, !job.serves && memory(job), result(job), !job.serves && log(d), spec(job))));
     if (trains)
         updateCharts(d, false);
     const tail = section.querySelector('#lines');

@@ -66,7 +66,7 @@ function spark(steps, w, height) {
         svg('path', { d: `M${line}L${w - 2} ${height}L2 ${height}Z`, class: 'area' }), svg('path', { d: `M${line}`, class: 'line' }));
 }
 
-function figure(name, value, more) {
+export function figure(name, value, more) {
     return h('div', { class: 'figure' }, h('dt', null, name), h('dd', null, value, more && h('small', null, ` ${more}`)));
 }
 
@@ -76,8 +76,8 @@ export function current() {
     if (!id)
         return null;
     const d = detail(id), job = d.job || state.jobs?.get(id), last = d.steps[d.steps.length - 1];
-    if (!job)
-        return null;
+    if (!job || job.serves)
+        return null; // what is served has a panel of its own
     const left = eta(job, d.steps);
     return h('a', { class: 'now', href: `#/job/${encodeURIComponent(id)}`, 'data-key': `now${id}` },
         h('h3', null, `Job ${id} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
@@ -114,16 +114,22 @@ function row(job) {
         trouble(job) && h('span', { class: `why ${tone(job)}` }, trouble(job))));
 }
 
+/** In large, or in the panel of what is served. */
+function isShown(job) {
+    return job.serves ? !isOver(job) && job.up !== false : job.name === running();
+}
+
 export function jobList() {
     const title = h('h2', null, 'Jobs');
     if (!state.jobs)
         return [title, h('p', { class: 'empty' }, state.trouble ? 'The list comes when the node answers again.' : 'Reading the list…')];
     const all = [...state.jobs.values()].sort((a, b) => b.created - a.created || b.id - a.id);
-    const rest = all.filter(job => job.name !== running()); // that one is shown in large
+    const rest = all.filter(job => !isShown(job));
     if (!all.length)
         return [title, h('div', { class: 'empty' }, h('p', null, 'Nothing has run here yet.'),
             h('p', null, h('a', { class: 'button main', href: '#/new' }, 'Train something'), ' ', h('a', { class: 'button', href: '#/generate' }, 'Generate text')),
             h('p', { class: 'hint' }, 'In a terminal: ', h('code', null, 'ringctl train --help')))];
-    return [title, current(), h('ul', { class: 'jobs' }, rest.slice(0, SHOWN).map(row)),
+    const now = current();
+    return [title, now, !now && !rest.length && h('p', { class: 'empty' }, 'Nothing else has run here yet.'), h('ul', { class: 'jobs' }, rest.slice(0, SHOWN).map(row)),
         rest.length > SHOWN && h('p', { class: 'hint' }, `${rest.length - SHOWN} older ones: `, h('code', null, 'ringctl jobs --all'))];
 }

@@ -12,7 +12,8 @@ export const state = {
     stream: false,   // the stream of events stands
     heard: 0,        // when the node last answered anything, in ms
     trouble: '',     // why it does not
-    rates: new Map() // port → {tx, rx} in Mb/s
+    rates: new Map(), // port → {tx, rx} in Mb/s
+    serving: new Map() // name of a job that serves → what it says of itself, and its plan
 };
 
 /** name of a job → {job, steps, valid, samples, lines, timeline, text, error}; made when first asked for. */
@@ -50,6 +51,23 @@ function heard() {
     state.trouble = '';
 }
 
+/* --- what is served --- */
+
+/** Jobs that serve a model, or will: of all nodes in reach. */
+export function servingJobs() {
+    return [...state.jobs?.values() || []].filter(job => job.serves && !job.ended && job.up !== false);
+}
+
+async function askServing() {
+    await Promise.all(servingJobs().map(async ({ name }) => {
+        const job = await get(jobPath(name)).catch(() => null); // its head is out of reach: the row says so
+        if (!job)
+            return;
+        state.serving.set(name, { ...job.serving, plan: job.plan });
+        Object.assign(state.jobs.get(name) || {}, { tokens: job.tokens }); // which no event tells
+    }));
+}
+
 /* --- figures --- */
 
 function countPorts() {
@@ -66,7 +84,7 @@ function countPorts() {
 
 async function refresh() {
     try {
-        const [status, nodes, links, ports] = await Promise.all(['v1/status', 'v1/nodes', 'v1/links', 'v1/ports'].map(get));
+        const [status, nodes, links, ports] = await Promise.all([...['v1/status', 'v1/nodes', 'v1/links', 'v1/ports'].map(get), askServing()]);
         tellChanges(nodes.nodes);
         Object.assign(state, { status, nodes: nodes.nodes, links: links.links, ports: ports.ports });
         countPorts();
@@ -109,10 +127,11 @@ export function jobPath(name, part = '') {
     return `v1/jobs/${encodeURIComponent(name)}${part && `/${part}`}`;
 }
 
-/** What runs, of this node first, else what is paused; undefined: nothing. */
+/** What runs, of this node first, else what is paused, else what is served; undefined: nothing. */
 export function running() {
-    const jobs = state.status?.jobs, first = kind => jobs?.[kind]?.[0] ?? jobs?.elsewhere?.[kind]?.[0], id = first('running') ?? first('paused');
-    return id === undefined ? undefined : String(id);
+    const jobs = state.status?.jobs, all = kind => [...jobs?.[kind] || [], ...jobs?.elsewhere?.[kind] || []].map(String);
+    const works = all('running'), isServing = name => state.jobs?.get(name)?.serves;
+    return works.find(name => !isServing(name)) ?? all('paused')[0] ?? works[0];
 }
 
 export function detail(id) {
@@ -278,6 +297,9 @@ const handlers = {
             return; // heard before the daemon was started again
         d.tokens = data.n;
         d.text += data.text;
+    },
+    load(data) {
+        Object.assign(state.serving.get(speaker(data)) || {}, { load: data });
     },
     memory(data) {
         const list = details.get(speaker(data))?.job?.memory;

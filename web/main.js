@@ -2,13 +2,15 @@
 // The page: which part of it is shown, the line at its top, and what clicks do.
 
 import { change, enter } from './api.js';
+import { chatActions, chooseModel, drawChat } from './chat.js';
 import { h, show } from './dom.js';
 import { drawGenerate, drawNew } from './forms.js';
 import { drawJob, leaveJob, recolor, resetZoom, setView } from './job.js';
 import { jobList } from './jobs.js';
-import { drawHistory, leaveHistory, recolorHistory, setRange } from './history.js';
+import { drawHistory, leaveHistory, recolorHistory, setNode, setRange } from './history.js';
 import { changed, jobPath, onChange, running, say, start, state } from './live.js';
 import { cableTable, drawRing } from './ring.js';
+import { servingPanel } from './serving.js';
 import { age } from './words.js';
 
 const by = id => document.getElementById(id), STALE_MS = 6000;
@@ -60,7 +62,7 @@ function drawHome(section) {
         h('div', { class: 'wide' },
             h('div', { class: 'panel', 'data-key': 'ring' }, h('h1', null, ringWords()), lost(), drawRing(Math.max(260, width)), aloneWords()),
             h('div', { class: 'panel', 'data-key': 'cables' }, cableTable())),
-        h('div', { class: 'side' }, h('div', { class: 'panel', 'data-key': 'jobs' }, jobList()))));
+        h('div', { class: 'side' }, servingPanel(), h('div', { class: 'panel', 'data-key': 'jobs' }, jobList()))));
 }
 
 function ringWords() {
@@ -76,11 +78,11 @@ function aloneWords() {
 /* --- which page --- */
 
 function draw() {
-    const route = location.hash.slice(2).split('/'), name = ['job', 'new', 'generate', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
+    const route = location.hash.slice(2).split('/'), name = ['job', 'chat', 'new', 'generate', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
     drawTop();
     for (const section of by('main').querySelectorAll('section'))
         section.hidden = section.id !== name;
-    for (const link of document.querySelectorAll('nav a'))
+    for (const link of document.querySelectorAll('.bar nav a'))
         link.dataset.page === name ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
     if (name === 'job' && id)
         drawJob(by('job'), id);
@@ -92,15 +94,18 @@ function draw() {
         leaveHistory(by('history'));
     if (name === 'home')
         drawHome(by('home'));
+    if (name === 'chat')
+        drawChat(by('chat'), id);
     if (name === 'new')
-        drawNew(by('new'));
+        drawNew(by('new'), id === 'serve' ? 'serve' : 'train');
     if (name === 'generate')
         drawGenerate(by('generate'));
     const hash = location.hash || '#/';
     if (page && page !== hash) {
         notice = '';
         scrollTo(0, 0);
-        by('main').focus({ preventScroll: true });
+        if (!by(name).contains(document.activeElement)) // who types there goes on typing
+            by('main').focus({ preventScroll: true });
     }
     page = hash;
 }
@@ -123,18 +128,22 @@ const actions = {
     pause: ({ id }) => command('POST', jobPath(id, 'pause'), `Job ${id} stops after its next step.`),
     continue: ({ id }) => command('POST', jobPath(id, 'continue'), `Job ${id} goes on when its turn comes.`),
     unzoom: resetZoom,
+    ...chatActions,
+    chat: ({ id }) => chooseModel(id),
 };
 
 document.addEventListener('click', event => {
     const button = event.target.closest('[data-do]');
     if (button)
-        actions[button.dataset.do](button.dataset);
+        actions[button.dataset.do](button.dataset, button);
 });
 document.addEventListener('input', event => {
     if (event.target.id === 'smooth')
         setView({ smooth: Number(event.target.value) });
     if (event.target.id === 'range')
         setRange(event.target.value);
+    if (event.target.id === 'history-node')
+        setNode(event.target.value);
     if (event.target.id === 'log')
         setView({ log: event.target.checked });
 });

@@ -352,6 +352,21 @@ static json_t *plain_number(double x)
 
 enum { SCHEMA_TEXT = 512 };
 
+const char *field_path_at(const struct field *f, const json_t *object, size_t i)
+{
+    const json_t *given = json_object_get(object, f->name);
+    const char *key;
+    json_t *value;
+    if (!f->path)
+        return NULL;
+    if (f->type != FIELD_OBJECT)
+        return i ? NULL : json_string_value(given);
+    json_object_foreach ((json_t *)(uintptr_t)given, key, value)
+        if (json_is_string(value) && !i--)
+            return json_string_value(value);
+    return NULL;
+}
+
 static const char *schema_type(enum field_type type)
 {
     switch (type) {
@@ -405,8 +420,12 @@ static json_t *choice_names(const struct field *f)
 /* The meaning as a sentence about keys: "--seq-len" becomes "`seq_len`". */
 static json_t *schema_text(const struct field *f)
 {
-    static const char path[] = " (an absolute path)", file[] = " (of a file, its absolute path)";
-    const char *behind = f->path == FIELD_MAY_READ ? file : f->path ? path : "";
+    static const char path[] = " (an absolute path)", file[] = " (of a file, its absolute path)",
+                      paths[] = " (names with absolute paths)";
+    const char *behind = f->path == FIELD_MAY_READ ? file
+                         : !f->path                ? ""
+                         : f->type == FIELD_OBJECT ? paths
+                                                   : path;
     char text[SCHEMA_TEXT];
     size_t n = 0;
     bool in_option = false;

@@ -61,7 +61,8 @@ struct field {
     size_t item;            /* of FIELD_WHOLES: bytes of an item, */
     size_t count, more;     /* and where the size_t lies that says how many there are, less `more` */
     const struct field_choice *choices;
-    enum field_path path; /* of texts: a stage can open what is named here, and nothing else */
+    enum field_path path; /* of texts, and of objects that hold texts: a stage can open what is named
+                             here, and nothing else */
     const char *spelling; /* of the option, where it is another than the name with - for _ */
 };
 
@@ -73,6 +74,10 @@ int field_is_for(const struct field *field, unsigned use);
 /* The option of ringctl that sets it: "--adapter-out" of "adapter_out". */
 enum { FIELD_OPTION = 32 };
 void field_option(char ret[FIELD_OPTION], const struct field *field);
+
+/* The i-th path that a row with a `path` names in this object: the text itself or, of an object,
+ * each of its texts. NULL: there are no more. Borrowed. */
+const char *field_path_at(const struct field *field, const json_t *object, size_t i);
 
 /* What a field may be: "a whole number from 1 to 64". */
 void field_range(char ret[RANGE_TEXT], const struct field *field);

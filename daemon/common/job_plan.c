@@ -105,7 +105,7 @@ static const struct field plan_fields[] = {
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
         .doc = "most steps of a round, over all adapters"),
     ROW("more", FIELD_LIST, BY_HAND, .items = "object",
-        .doc = "further adapters on the same weights, each as `tune` and on the same linears"),
+        .doc = "further adapters on the same weights, each as `tune`, when training on the same linears"),
     SHOWN("slots", FIELD_LIST, .items = "integer", .doc = "by rank: of all its stages together"),
     SHOWN("split", FIELD_LIST, .items = "array",
           .doc = "by rank: of each of its stages the first layer, and the one after the last"),
@@ -243,7 +243,7 @@ static bool tune_decode(struct tune *t, const json_t *json, struct err *why)
     return true;
 }
 
-/* Further adapters are put on what the first is put on. */
+/* Those that are trained together lie on the same linears; those that are served need not. */
 static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
 {
     p->nmore = json_array_size(list);
@@ -253,6 +253,12 @@ static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
         struct tune own, *t = &p->more[i];
         if (!tune_decode(&own, json_array_get(list, i), why) || own.kind != TUNE_LORA)
             return false;
+        if (p->type == JOB_SERVE) {
+            if (!forms_decode(&own, json_array_get(list, i)))
+                return false;
+            *t = own;
+            continue;
+        }
         *t = p->tune;
         t->rank = own.rank;
         t->alpha = own.alpha;

@@ -37,8 +37,10 @@ struct job_plan {
     size_t microbatches; /* of a training step */
     size_t round_steps;  /* training: most steps of a round, those of all adapters counted; else 1 */
     struct tune tune;
-    size_t nmore;                           /* further adapters on the same weights, */
-    struct tune more[JOB_MAX_ADAPTERS - 1]; /* which share with `tune` what it is put on */
+    /* Further adapters on the same weights: when training they share with `tune` what it is put
+     * on. */
+    size_t nmore;
+    struct tune more[JOB_MAX_ADAPTERS - 1];
     bool training, kv;
     bool copies; /* training: every rank keeps copies of what it trains in memory, and of its neighbour's */
     uint64_t submitted; /* when the job was, in seconds since 1970: copies on disks are of that job */

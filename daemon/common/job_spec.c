@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/common/job_plan.h"
+
 /* The learning rate where nothing is said. */
 #define LR_LORA 5e-4
 #define LR_FULL 2e-4
@@ -44,6 +46,38 @@ static void check_lora(const struct job_spec *s, struct rules *r)
            "--resume continues the run in --adapter-out; it cannot start from --init-adapter too");
 }
 
+bool job_adapter_is_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+    const size_t n = strlen(name);
+    return n && n <= JOB_ADAPTER_NAME && strspn(name, allowed) == n;
+}
+
+bool job_read_serve_as(const char *text, char ret_name[JOB_ADAPTER_NAME + 1], const char **ret_deployment)
+{
+    const size_t n = strcspn(text, "@");
+    if (n > JOB_ADAPTER_NAME || (text[n] && !text[n + 1]))
+        return false;
+    memcpy(ret_name, text, n);
+    ret_name[n] = '\0';
+    *ret_deployment = text[n] ? text + n + 1 : "";
+    return job_adapter_is_name(ret_name);
+}
+
+static void check_serve_as(const struct job_spec *s, struct rules *r)
+{
+    char name[JOB_ADAPTER_NAME + 1];
+    const char *deployment;
+    demand(r, !s->serve_as || job_read_serve_as(s->serve_as, name, &deployment),
+           "--serve-as takes NAME or NAME@DEPLOYMENT: a name has 1 to 64 letters, digits and ._:- only");
+    demand(r, !s->serve_as || !s->full,
+           "--serve-as serves an adapter, and --fine-tune-type full makes a model: serve that with `ringctl "
+           "serve --model`");
+    demand(r, !s->serve_as || !s->sweep,
+           "--serve-as serves one adapter, and --sweep trains several: add the best with `ringctl serve "
+           "adapter add`");
+}
+
 static void cut_batch(struct job_spec *s, struct rules *r)
 {
     s->has_micro_batch = has(r, "micro_batch_size");
@@ -65,6 +99,7 @@ static void check_train(struct job_spec *s, struct rules *r)
     demand(r, !s->split || strcmp(s->schedule, "auto") != 0,
            "--schedule auto chooses the split itself: \"split\" needs a schedule by name");
     check_lora(s, r);
+    check_serve_as(s, r);
     cut_batch(s, r);
     demand(r, s->valid || !s->eval_every, "--eval-every needs rows to evaluate: give --valid FILE|DIR too");
     demand(r, !s->early_stop || s->eval_every,
@@ -109,6 +144,39 @@ static void check_score(const struct job_spec *s, struct rules *r)
            "--top-logprobs needs --text or --ids: ringd shows no single tokens of a data set");
 }
 
+static void check_adapters(const struct job_spec *s, struct rules *r)
+{
+    const char *name, *served = s->model ? job_served_name(s) : "";
+    json_t *folder;
+    demand(r, json_object_size(s->adapters) <= JOB_MAX_ADAPTERS,
+           "--adapter was given too often: a model is served with 16 adapters at most");
+    json_object_foreach ((json_t *)(uintptr_t)s->adapters, name, folder) {
+        const char *path = json_string_value(folder);
+        if (!r->failed && !job_adapter_is_name(name))
+            r->failed =
+                err_set(r->err, -EINVAL,
+                        "--adapter: \"%s\" is no name of an adapter, which has 1 to %d letters, digits "
+                        "and ._:- only; give --adapter NAME=DIR",
+                        name, JOB_ADAPTER_NAME);
+        if (!r->failed && (!path || *path != '/'))
+            r->failed = err_set(r->err, -EINVAL,
+                                "--adapter: the folder of \"%s\" must be a text with an absolute path", name);
+        if (!r->failed && !strcmp(name, served))
+            r->failed = err_set(r->err, -EINVAL,
+                                "--adapter: \"%s\" is what clients call the model without adapters; give "
+                                "another NAME=DIR",
+                                name);
+    }
+}
+
+static void check_serve(const struct job_spec *s, struct rules *r)
+{
+    demand(r, s->model, "--model DIR is needed, or a word: list, show, stop or adapter");
+    demand(r, !s->model || *job_served_name(s),
+           "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
+    check_adapters(s, r);
+}
+
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)
 {
     struct job_spec s = {.type = type, .json = json};
@@ -119,12 +187,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     switch (type) {
     case JOB_TRAIN: check_train(&s, &rules); break;
     case JOB_GENERATE: check_generate(&s, &rules); break;
-    case JOB_SERVE:
-        demand(&rules, s.model, "--model DIR is needed, or a word: list or stop");
-        demand(
-            &rules, !s.model || *job_served_name(&s),
-            "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
-        break;
+    case JOB_SERVE: check_serve(&s, &rules); break;
     default: check_score(&s, &rules); break;
     }
     if (!rules.failed)

@@ -32,15 +32,17 @@ struct job_spec {
     const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
         *layers, *prompt, *text;
     const char *system;        /* with chat */
+    const char *serve_as;      /* of a training job, or NULL: NAME or NAME@DEPLOYMENT */
     const char *sample_prompt; /* of a training job, or NULL: text to go on from every sample_every steps */
     const json_t *messages, *tools,
         *template_args;       /* of a conversation; NULL where the prompt is all of it */
     const json_t *logit_bias; /* {id of a token: what is added to its logit}, or NULL; checked by the head */
     const json_t *ids, *stop;
-    /* Of a job that serves: what clients call the model; positions of a request, 0: as many as the
-     * model was made for; sequences and rows of a prompt in a microbatch; whether keys and values
-     * are kept as bf16. */
+    /* Of a job that serves: what clients call the model, and the model with each adapter; positions
+     * of a request, 0: as many as the model was made for; sequences and rows of a prompt in a
+     * microbatch; whether keys and values are kept as bf16. */
     const char *served_name;
+    const json_t *adapters; /* {name for clients: folder}, or NULL: none */
     size_t max_context, max_num_seqs, prefill_step, draft_max;
     bool kv_is_bf16;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
@@ -107,6 +109,14 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
 
 /* What clients call the model of a job that serves: its name, or the last part of its path. */
 const char *job_served_name(const struct job_spec *spec);
+
+/* May clients call an adapter that? The name is a part of a path of the API, and of
+ * NAME@DEPLOYMENT. */
+enum { JOB_ADAPTER_NAME = 64 }; /* bytes, at most */
+bool job_adapter_is_name(const char *name);
+/* Of NAME@DEPLOYMENT both; ret_deployment: "" if there is none. False: it is neither that nor a
+ * name. */
+bool job_read_serve_as(const char *text, char ret_name[JOB_ADAPTER_NAME + 1], const char **ret_deployment);
 
 /* The part that is about data sets, as ringctl data check has it: model, data, and how it is
  * read. */

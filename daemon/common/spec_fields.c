@@ -108,7 +108,8 @@ static const struct field spec_fields[] = {
     PATH("model", CHECK, model, FIELD_MODEL, "DIR",
          "model with the tokenizer and chat template, as a Hugging Face directory",
          .missing = "--model DIR is needed"),
-    PATH("adapter", ANSWERS, adapter, FIELD_ADAPTER, "DIR", "apply this adapter to the model"),
+    PATH("adapter", GENERATE | SCORE | CHAT, adapter, FIELD_ADAPTER, "DIR",
+         "apply this adapter to the model"),
     CHOICE("weights", TRAIN | ANSWERS, weight_bits, weights, 0,
            "take the weights of the model as they are stored, or quantize them to 8 or 4 bits when the job "
            "starts"),
@@ -119,6 +120,11 @@ static const struct field spec_fields[] = {
     /* Serving. */
     TEXT("name", SERVE, served_name, "NAME",
          "name of the model for clients (default: the last part of --model)"),
+    {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
+     .spelling = "adapter",
+     .doc =
+         "also serve the model with this adapter, under the name NAME (default: the last part of DIR); up to "
+         "16 of them"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
           "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
           "at most 8192)"),
@@ -232,6 +238,10 @@ static const struct field spec_fields[] = {
          "write the adapter, or with --fine-tune-type full the model, to this directory; ringctl fetches the "
          "result if the daemon cannot write there",
          .missing = "--adapter-out DIR is needed: where the result goes"),
+    TEXT("serve_as", TRAIN, serve_as, "NAME[@DEPLOYMENT]",
+         "when the training has ended, serve its adapter under this name beside the model of a deployment "
+         "(see "
+         "`ringctl serve`) of the same node; without @DEPLOYMENT, of the only one with the same --model"),
     CHOICE("fine_tune_type", TRAIN, full, tune_types, false, "train an adapter, or all weights of the model"),
     CHOICE("init", TRAIN, random_init, inits, false,
            "begin with random weights instead of the model's weights"),
@@ -365,6 +375,8 @@ static const struct field spec_fields[] = {
     UNSAID("log_step", FIELD_WHOLE, DAEMON, log_step, "the last step that is in them", .max = FIELD_ANY),
     UNSAID("submitted", FIELD_WHOLE, DAEMON, submitted, "when the job was, in seconds since 1970",
            .max = FIELD_ANY),
+    {"changes", FIELD_WHOLE, DAEMON, 0, 0, .max = FIELD_ANY,
+     .doc = "of a job that serves: how often its adapters were changed"},
     UNSAID("goes_on", FIELD_FLAG, DAEMON, goes_on,
            "of a job that was interrupted: it has saved a state in adapter_out"),
     UNSAID("state_dir", FIELD_TEXT, DAEMON, state_dir, "the daemon's own folder"),

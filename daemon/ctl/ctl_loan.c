@@ -157,13 +157,13 @@ static void open_path(struct opened *o, const char *path, bool wants_folder)
 static void open_all(struct opened *o, const json_t *spec)
 {
     const char *out = json_string_value(json_object_get(spec, "adapter_out"));
-    for (const struct field *f = job_spec_fields(); f->name; f++) {
-        const char *path = json_string_value(json_object_get(spec, f->name));
-        if (path && *path == '/' && (!out || strcmp(path, out) != 0) &&
-            (f->path == FIELD_MODEL || f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
-             f->path == FIELD_MAY_READ))
-            open_path(o, path, f->path == FIELD_MODEL);
-    }
+    const char *path;
+    for (const struct field *f = job_spec_fields(); f->name; f++)
+        for (size_t i = 0; (path = field_path_at(f, spec, i)); i++)
+            if (*path == '/' && (!out || strcmp(path, out) != 0) &&
+                (f->path == FIELD_MODEL || f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
+                 f->path == FIELD_MAY_READ))
+                open_path(o, path, f->path == FIELD_MODEL);
 }
 
 /* Just those that the job had, in that order. NULL, or the first that cannot be opened, and why. */

@@ -68,7 +68,7 @@ void ctl_print_plan(const json_t *job)
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));
     const size_t more = json_array_size(json_object_get(plan, "more"));
-    if (more)
+    if (more && *field_text(plan, "schedule", ""))
         printf("%zu adapters on the same weights, %.0f steps of each in a round\n", more + 1,
                field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);

@@ -13,6 +13,7 @@
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/ctl_watch.h"
+#include "daemon/ctl/serve/serve_words.h"
 #include "daemon/ctl/terminal/ctl_meter.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
@@ -50,7 +51,8 @@ static void print_ready(const struct ctl *ctl, const char *job, const char *name
     printf("job %s serves %s. Every node answers at /v1/chat/completions, over its socket or its http-listen "
            "with the token\n",
            job, name);
-    printf("  ringctl serve list         what is served\n  ringctl serve stop %s      end it\n", name);
+    printf("  ringctl serve show %s      its work, nodes and memory\n  ringctl serve stop %s      end it\n",
+           name, name);
 }
 
 static int follow(const struct ctl *ctl, const char *job, const char *name)
@@ -75,26 +77,6 @@ static int follow(const struct ctl *ctl, const char *job, const char *name)
 
 /* --- the list --------------------------------------------------------------------------------- */
 
-/* The jobs that serve, of all nodes. */
-static int get_served(const struct ctl *ctl, json_t **ret)
-{
-    json_t *answer, *list = json_array(), *job;
-    size_t i;
-    int rc = ctl_request(ctl, "GET", "/v1/jobs", NULL, &answer);
-    if (rc) {
-        json_decref(list);
-        return rc;
-    }
-    json_array_foreach (json_object_get(answer, "jobs"), i, job) {
-        const bool has_ended = json_is_integer(json_object_get(job, "ended"));
-        if (json_is_string(json_object_get(job, "serves")) && !has_ended)
-            json_array_append(list, job);
-    }
-    json_decref(answer);
-    *ret = list;
-    return 0;
-}
-
 static void print_served(const json_t *list)
 {
     struct table *t = table_new("NAME\tJOB\tSTATE\tTOKENS\tMODEL");
@@ -116,7 +98,7 @@ static int list_main(const struct ctl *ctl)
     json_t *list;
     if (ctl->n_args > 1)
         return ctl_usage(ctl, "\"%s\" is too much: list takes nothing", ctl->args[1]);
-    int rc = get_served(ctl, &list);
+    int rc = serve_jobs(ctl, &list);
     if (rc)
         return rc;
     if (ctl->json)
@@ -133,7 +115,7 @@ static int stop_main(const struct ctl *ctl)
     size_t i, stopped = 0;
     if (ctl->n_args != 2)
         return ctl_usage(ctl, "stop takes the name of a model: ringctl serve stop NAME");
-    int rc = get_served(ctl, &list);
+    int rc = serve_jobs(ctl, &list);
     if (rc)
         return rc;
     json_array_foreach (list, i, job) {
@@ -182,8 +164,12 @@ int ctl_serve_main(struct ctl *ctl)
         return list_main(ctl);
     if (!strcmp(word, "stop"))
         return stop_main(ctl);
+    if (!strcmp(word, "show"))
+        return serve_show_main(ctl);
+    if (!strcmp(word, "adapter"))
+        return serve_adapter_main(ctl);
     if (*word)
-        return ctl_usage(ctl, "\"%s\" is no word of serve: there are list and stop", word);
+        return ctl_usage(ctl, "\"%s\" is no word of serve: there are list, show, stop and adapter", word);
     int rc = ctl_spec_read(ctl, &spec);
     return rc ? rc : serve(ctl, spec);
 }

@@ -65,7 +65,7 @@ static bool is_askable(const struct ctl *ctl, const json_t *spec)
 /* Is that job's model served as its files are? Its spec is the word for it. */
 static int is_plain(const struct ctl *ctl, const char *job, bool *ret)
 {
-    static const char *const changes[] = {"adapter", "adapters", "weights", "compute", "kv", NULL};
+    static const char *const changes[] = {"weights", "compute", "kv", NULL};
     char path[CTL_JOB_PATH];
     json_t *answer;
     snprintf(path, sizeof path, "/v1/jobs/%s", job);
@@ -77,6 +77,16 @@ static int is_plain(const struct ctl *ctl, const char *job, bool *ret)
         *ret = *ret && !json_object_get(json_object_get(answer, "spec"), changes[i]);
     json_decref(answer);
     return CTL_OK;
+}
+
+static bool is_listed(const json_t *list, const char *name)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (!strcmp(json_string_value(one), name))
+            return true;
+    return false;
 }
 
 int ctl_served_find(const struct ctl *ctl, const json_t *spec, char **ret_name)
@@ -95,13 +105,14 @@ int ctl_served_find(const struct ctl *ctl, const json_t *spec, char **ret_name)
         const char *serves = field_text(job, "serves", "");
         const bool has_ended = json_is_integer(json_object_get(job, "ended")),
                    is_running = !strcmp(field_text(job, "state", ""), "running");
-        bool fits = *serves && !strcmp(serves, given);
+        const bool is_adapter = is_listed(json_object_get(job, "serves_with"), given);
+        bool fits = *serves && (is_adapter || !strcmp(serves, given));
         if (rc || *ret_name || !*serves || has_ended)
             continue;
         if (!fits && is_running && !strcmp(field_text(job, "model", ""), path))
             rc = is_plain(ctl, field_text(job, "name", ""), &fits);
         if (!rc && fits)
-            *ret_name = xstrdup(serves);
+            *ret_name = xstrdup(is_adapter ? given : serves);
     }
     json_decref(answer);
     return rc;

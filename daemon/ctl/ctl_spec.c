@@ -96,9 +96,42 @@ static json_t *value_json(const struct opts *o, const struct field *f, const cha
     }
 }
 
+int ctl_spec_named_path(const struct ctl *ctl, const char *text, json_t *to)
+{
+    const char *eq = strchr(text, '='), *slash = strchr(text, '/');
+    const bool has_name = eq && (!slash || eq < slash);
+    char *path = ctl_absolute_path(has_name ? eq + 1 : text), *last = strrchr(path, '/');
+    char *name = has_name ? xstrndup(text, (size_t)(eq - text)) : xstrdup(last ? last + 1 : path);
+    int rc = CTL_OK;
+    if (json_object_get(to, name))
+        rc = ctl_usage(ctl, "--adapter: there are two with the name \"%s\": give one another NAME=DIR", name);
+    else if (json_object_set_new(to, name, json_string(path)))
+        rc = ctl_usage(ctl, "--adapter: a name or a path is not UTF-8");
+    free(name);
+    free(path);
+    return rc;
+}
+
+static int put_named_paths(const struct ctl *ctl, const struct field *f, const char *option, json_t *spec)
+{
+    const char *const *items;
+    const size_t n = opts_list(ctl->opts, option, &items);
+    json_t *named = json_object();
+    int rc = CTL_OK;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = ctl_spec_named_path(ctl, items[i], named);
+    if (rc)
+        json_decref(named);
+    else
+        json_object_set_new(spec, f->name, named);
+    return rc;
+}
+
 static int put_value(const struct ctl *ctl, const struct field *f, const char *name, json_t *spec)
 {
     const bool is_ids = f->type == FIELD_LIST && !strcmp(f->items, "integer");
+    if (f->type == FIELD_OBJECT && f->path)
+        return put_named_paths(ctl, f, name, spec);
     if (f->type == FIELD_OBJECT)
         return ctl_spec_pairs(ctl, name, f->name, f->arg, spec);
     if (!json_object_set_new(spec, f->name, value_json(ctl->opts, f, name)))

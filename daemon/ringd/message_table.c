@@ -130,7 +130,8 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                          MESSAGE_FROM_ANYONE,
                          "a request of the HTTP API",
                          {ROUND, TEXT("method", 8, NEEDED, .doc = "of HTTP"),
-                          TEXT("path", 256, NEEDED, .doc = "`/v1/jobs/`, a number of the head, and more"),
+                          TEXT("path", 256, NEEDED,
+                               .doc = "`/v1/jobs/`, a number of the head, and more; or `/v1/history`"),
                           OBJECT("query", .doc = "of at most 8 texts"),
                           TEXT("body", REQUEST, .doc = "of HTTP")}},
     [MESSAGE_API_TOLD] =

@@ -296,8 +296,8 @@ void node_metrics_sources(const struct node *n, struct metrics_sources *ret)
                                     .peers = n->peers,
                                     .workers = n->workers,
                                     .coord = n->coord,
-                                    .desk = n->desk,
                                     .store = n->store,
                                     .ledger = n->ledger,
+                                    .desk = n->desk,
                                     .lateness = service_lateness(n->service)};
 }

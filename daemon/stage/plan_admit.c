@@ -80,8 +80,8 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
         r = at_most(err, "sample", p->sample, p->training ? COUNT_MAX : 0);
     if (!r)
         r = at_most(err, "copies", p->copies, p->training && c->layers + 2 <= HELD_UNITS_MAX);
-    if (!r)
-        r = admit_tune(&p->tune, p, c, err);
+    for (size_t a = 0; a <= p->nmore && !r; a++)
+        r = admit_tune(job_plan_tune(p, a), p, c, err);
     return r;
 }
 

@@ -21,15 +21,18 @@ static int add_fields(struct cell_rules *rules, const struct field *table, unsig
         [FIELD_MODEL] = CELL_MODEL,  [FIELD_READS] = CELL_READ,     [FIELD_ADAPTER] = CELL_READ,
         [FIELD_WRITES] = CELL_WRITE, [FIELD_APPENDS] = CELL_APPEND, [FIELD_MAY_READ] = CELL_READ};
     int r = 0;
-    for (const struct field *f = table; f->name && !r; f++) {
-        const char *path = f->path && field_is_for(f, use) ? text_at(object, f->name) : NULL;
+    for (const struct field *f = table; f->name; f++) {
+        const char *path;
         char option[FIELD_OPTION];
-        if (!path || (f->path == FIELD_MAY_READ && !strchr(path, '/')))
-            continue;
-        if (f->path != FIELD_WRITES && lent_find(path) != -ENODATA)
-            continue; /* it is open already */
         field_option(option, f);
-        r = cell_add(rules, uses[f->path], f->use == JOB_SPEC_OF_DAEMON ? "the folder" : option, path, err);
+        for (size_t i = 0; field_is_for(f, use) && !r && (path = field_path_at(f, object, i)); i++) {
+            if (f->path == FIELD_MAY_READ && !strchr(path, '/'))
+                continue;
+            if (f->path != FIELD_WRITES && lent_find(path) != -ENODATA)
+                continue; /* it is open already */
+            r = cell_add(rules, uses[f->path], f->use == JOB_SPEC_OF_DAEMON ? "the folder" : option, path,
+                         err);
+        }
     }
     return r;
 }

@@ -62,7 +62,9 @@ struct linear {
     struct mat w;
     const float *bias;       /* [out] or NULL */
     const struct lora *lora; /* or NULL */
-    size_t apart;            /* where there are several adapters: the next one's lies lora + apart */
+    size_t apart;  /* where there are several adapters: the next one's lies lora + apart; one that leaves
+                     this linear alone has rank 0 there */
+    size_t widest; /* the largest rank of all of them */
 };
 /* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,

@@ -101,10 +101,12 @@ static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
     size_t end = first + 1;
     while (end < u->tokens && u->set[end] == set)
         end++;
-    if (set == LORA_NONE)
-        return end;
     struct linear lin = *u->lin;
-    struct lora lora = u->lin->lora[set * u->lin->apart];
+    struct lora lora = {0};
+    if (set != LORA_NONE)
+        lora = u->lin->lora[set * u->lin->apart];
+    if (!lora.rank)
+        return end;
     lora.dropout = 0;
     lin.lora = &lora;
     const struct linear_use run = {.y = u->y + first * lin.w.rows,

@@ -69,7 +69,8 @@ static const struct lora *slice_lora(const struct slice *s, size_t t)
 {
     if (!s->set || !s->lin->lora)
         return s->lin->lora;
-    return s->set[t] == LORA_NONE ? NULL : &s->lin->lora[s->set[t] * s->lin->apart];
+    const struct lora *lora = s->set[t] == LORA_NONE ? NULL : &s->lin->lora[s->set[t] * s->lin->apart];
+    return lora && lora->rank ? lora : NULL;
 }
 
 static struct slice slice_of(struct num *num, const struct linear *kv_b, const uint32_t *set, size_t tokens)

@@ -27,8 +27,7 @@ void tensor_vector(struct tensor_list *list, const char *name, size_t rows)
 
 size_t part_rank(const struct part_layout *l, size_t linear)
 {
-    const struct lora *lora = l->lin[linear].lora;
-    return lora ? lora->rank : 0;
+    return l->lin[linear].widest;
 }
 
 size_t part_max_rank(const struct part_layout *l, size_t first, size_t linears)

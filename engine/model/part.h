@@ -155,7 +155,7 @@ union part_pool {
     } mla;
 };
 
-size_t part_rank(const struct part_layout *l, size_t linear);                    /* 0: no LoRA */
+size_t part_rank(const struct part_layout *l, size_t linear); /* of the widest adapter; 0: no LoRA */
 size_t part_max_rank(const struct part_layout *l, size_t first, size_t linears); /* of a run of them */
 
 /* --- computing -------------------------------------------------------------------------------- */

@@ -32,17 +32,8 @@ void stage_select_adapter(struct stage *s, size_t adapter)
         return;
     s->tune = &s->tunes[adapter];
     for (size_t i = 0; i < s->nunits; i++)
-        if (s->units[i].nparams)
+        if (s->units[i].most)
             unit_choose(&s->units[i], adapter);
-}
-
-/* The adapter that needs most room for a microbatch. */
-static size_t widest(const struct stage *s)
-{
-    size_t most = 0;
-    for (size_t a = 1; a < stage_sets(&s->spec); a++)
-        most = s->tunes[a].rank > s->tunes[most].rank ? a : most;
-    return most;
 }
 
 /* --- layouts ---------------------------------------------------------------------------------- */
@@ -52,8 +43,8 @@ static void carve_params(struct stage *s, struct slab *slab)
     const struct config *c = &s->spec.config;
     for (size_t i = 0; i < s->nunits; i++)
         unit_carve(&s->units[i], slab, s->spec.training);
-    s->tune = NULL;                     /* carving chose for each unit */
-    stage_select_adapter(s, widest(s)); /* what is laid out from here on has to do for every adapter */
+    s->tune = NULL; /* carving chose for each unit */
+    stage_select_adapter(s, 0);
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;

@@ -26,9 +26,8 @@ struct stage_spec {
     const char *model_dir; /* borrowed during stage_open */
     struct config config;
     struct tune tune;
-    const struct tune
-        *more; /* [nmore] of further adapters on the same weights, on the same linears as `tune`'s;
-                                borrowed while it is measured or opened */
+    const struct tune *more; /* [nmore] of further adapters on the same weights, when training on the same
+                                linears as `tune`'s; borrowed while it is measured or opened */
     size_t nmore;
     size_t first_layer, end_layer; /* layers [first, end); may be empty */
     bool embed, head;              /* also the first, the last unit */

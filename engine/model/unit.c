@@ -34,8 +34,10 @@ static int fill_param(void *arg, const struct param_def *def)
     if (def->role == PARAM_A) {
         u->lora[def->tensor] =
             (struct lora){.rank = def->rows, .scale = (float)def->scale, .dropout = f->tune->dropout};
-        u->block.weights.lin[def->tensor].lora = &u->lora[def->tensor];
-        u->block.weights.lin[def->tensor].apart = u->ntensors;
+        struct linear *lin = &u->block.weights.lin[def->tensor];
+        lin->lora = &u->lora[def->tensor];
+        lin->apart = u->ntensors;
+        lin->widest = def->rows > lin->widest ? def->rows : lin->widest;
     }
     return 0;
 }
@@ -45,7 +47,8 @@ static void carve_lists(struct unit *u)
     const size_t n = u->ntensors;
     struct slab *s = &u->lists;
     u->defs = slab_take(s, n, 1, sizeof *u->defs);
-    u->all_params = slab_take(s, u->sets, u->nparams, sizeof *u->all_params);
+    u->all_params = slab_take(s, u->sets, u->most, sizeof *u->all_params);
+    u->all_nparams = slab_take(s, u->sets, 1, sizeof *u->all_nparams);
     u->all_lora = slab_take(s, u->sets, n, sizeof *u->all_lora);
     u->vec = slab_take(s, n, 1, sizeof *u->vec);
     u->scale = slab_take(s, n, 1, sizeof *u->scale);
@@ -61,7 +64,8 @@ static void carve_lists(struct unit *u)
 void unit_choose(struct unit *u, size_t set)
 {
     u->lora = u->all_lora + set * u->ntensors;
-    u->params = u->all_params + set * u->nparams;
+    u->params = u->all_params + set * u->most;
+    u->nparams = u->all_nparams[set];
     u->block.grads.a = u->all_a + set * u->ntensors;
     u->block.grads.b = u->all_b + set * u->ntensors;
     for (size_t t = 0; t < u->ntensors; t++)
@@ -72,11 +76,12 @@ void unit_choose(struct unit *u, size_t set)
 int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
               size_t sets, size_t index, struct err *err)
 {
-    *u = (struct unit){.index = index,
-                       .sets = sets,
-                       .fp8 = c->fp8,
-                       .ntensors = family_tensor_count(f, c, index),
-                       .nparams = tune_param_count(tunes, f, c, index)};
+    *u = (struct unit){
+        .index = index, .sets = sets, .fp8 = c->fp8, .ntensors = family_tensor_count(f, c, index)};
+    for (size_t set = 0; set < sets; set++) {
+        const size_t n = tune_param_count(&tunes[set], f, c, index);
+        u->most = n > u->most ? n : u->most;
+    }
     carve_lists(u);
     int r = slab_alloc(&u->lists, "the list of a layer's tensors", err);
     if (r)
@@ -89,6 +94,7 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
         fill.tune = &tunes[set];
         fill.params = 0;
         tune_params(&tunes[set], f, c, index, fill_param, &fill);
+        u->nparams = u->all_nparams[set] = fill.params;
     }
     u->block.attention = f->attention;
     u->block.mlp = block_mlp(c, index - 1);

@@ -24,9 +24,10 @@ struct param {
 };
 
 struct unit {
-    size_t index, ntensors, nparams,
-        sets;          /* sets: adapters on the same weights, 1 where there is one or none */
-    bool fp8;          /* linears may be stored as F8_E4M3 */
+    size_t index, ntensors, nparams, /* of the adapter chosen, */
+        most,                        /* and of the one that has most here */
+        sets;                        /* adapters on the same weights, 1 where there is one or none */
+    bool fp8;                        /* linears may be stored as F8_E4M3 */
     bool later;        /* what is bound is only read where there is no quantized form of it: requant.c */
     struct st *made;   /* owned: the file with that form, or NULL */
     struct slab lists; /* owned: all lists below, and those of the block */
@@ -35,7 +36,8 @@ struct unit {
     struct lora *lora;       /* [ntensors] of the adapter chosen, as are `params` and the block's gradients of
                                 factors; */
     struct lora *all_lora;   /* [sets · ntensors] of all, one after the other, */
-    struct param *all_params; /* [sets · nparams] */
+    struct param *all_params; /* [sets · most] */
+    size_t *all_nparams;      /* [sets] */
     float **all_a, **all_b;   /* [sets · ntensors] */
     float **vec;              /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
                                 f32 */
@@ -44,8 +46,8 @@ struct unit {
     struct param *params;     /* [nparams] */
 };
 
-/* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] differ in nothing that says
- * which tensors are trained. */
+/* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] of several adapters may lie
+ * on other linears each. */
 int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
               size_t sets, size_t index, struct err *err);
 void unit_done(struct unit *u);

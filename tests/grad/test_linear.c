@@ -62,7 +62,8 @@ static struct ctx setup(struct pool *pool, const struct shape *s)
     x.lin = (struct linear){{.data = x.w.f, .dtype = DTYPE_F32, .rows = s->out, .cols = s->in},
                             s->bias ? x.bias.f : NULL,
                             s->rank ? lora : NULL,
-                            0};
+                            0,
+                            s->rank};
     return x;
 }
 
@@ -126,9 +127,9 @@ static void test_stored_weight(void **state)
         bits &= 0xffff0000u;
         memcpy(&w.f[i], &bits, sizeof bits);
     }
-    const struct linear full = {{.data = w.f, .dtype = DTYPE_F32, .rows = OUT, .cols = IN}, NULL, NULL, 0},
+    const struct linear full = {{.data = w.f, .dtype = DTYPE_F32, .rows = OUT, .cols = IN}, NULL, NULL, 0, 0},
                         stored = {
-                            {.data = half, .dtype = DTYPE_BF16, .rows = OUT, .cols = IN}, NULL, NULL, 0};
+                            {.data = half, .dtype = DTYPE_BF16, .rows = OUT, .cols = IN}, NULL, NULL, 0, 0};
     float *a = floats(&pool, T * IN), *b = floats(&pool, T * IN);
     static const size_t tokens[] = {1, 5, 12, 13, T};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {

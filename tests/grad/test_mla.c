@@ -96,7 +96,8 @@ static void bind(struct absorbed *x)
         {.data = x->w.f, .dtype = DTYPE_F32, .rows = d.heads * (d.nope + d.value), .cols = d.rank},
         NULL,
         x->s.lora ? &x->lora : NULL,
-        0};
+        0,
+        x->s.lora ? x->lora.rank : 0};
 }
 
 /* Row `row` of kv_b_proj with its LoRA, times x [rank]. */

@@ -8,6 +8,7 @@ written=$PWD/docs/openapi.json
 jq -e .paths "$written" >/dev/null || fail "docs/openapi.json cannot be read"
 node_options="--memory-limit 64M"
 start_ring
+root=$PWD
 cd "$work" || exit 1
 limit 20 curl -sS -o openapi.json --unix-socket "$(sock_of 1)" http://localhost/openapi.json
 same "GET /openapi.json" openapi.json "$written"
@@ -56,6 +57,10 @@ ask 1 GET /v1/jobs/1 200 "$one"
 for part in log steps evaluations samples timeline; do
     ask 1 GET "/v1/jobs/1/$part" 200 "$one/$part"
 done
+ask 1 GET '/v1/history?node=n2'
+ask 1 GET '/v1/history?node=n2&series=node/busy&from=-60'
+jq -e '.series == "node/busy"' answer.json >/dev/null || fail "a series of another node: $(cat answer.json)"
+ask 1 GET '/v1/history?node=nobody' 503
 ask 1 GET /v1/schedules 200 ''
 jq -e '.schedules | index("auto") == 0 and (index("zbv") != null) and (index("1f1b") != null)' answer.json >/dev/null || fail "schedules: $(cat answer.json)"
 ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"max_tokens\":2}}"
@@ -64,6 +69,11 @@ ask 1 POST /v1/plan 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/n
 ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
+on 2 serve --model "$root/share/tiny-llama" --name tiny --max-context 64 >said 2>&1 || fail "serve: $(cat said)"
+ask 2 POST /v1/completions 200 '' '{"model":"tiny","prompt":"In the","max_tokens":4}'
+ask 1 GET /v1/jobs/1@n2 200 "$one"
+jq -e '.serving.load.generated_tokens == 4' answer.json >/dev/null || fail "what it serves: $(cat answer.json)"
+on 1 serve stop tiny >said || fail 'serve stop'
 ask 1 POST /v1/jobs 201 '' "{\"type\":\"train\",\"spec\":{\"model\":\"$llama\",\"data\":\"$tables\",\"adapter_out\":\"$work/waits\",\"iters\":2}}"
 
 # Jobs that wait, here for memory, have a cap in bytes, and so has each: what does not fit is refused, and the queue says how full it is.

@@ -69,8 +69,23 @@ for series in 'build_info\{version="[0-9.]+"\} 1' 'ring_nodes 3' 'ring_closed 1'
     'http_requests_total\{route="/v1/jobs/\{id\}/timeline",code="4xx"\} 1'; do
     holds "metrics" metrics.txt "^ringd_$series"
 done
-# What the dashboard for Grafana asks for is there; of models that are served, in door.sh.
-jq -r '.panels[].targets[]?.expr' "$grafana" | grep -o 'ringd_[a-z0-9_]*' | grep -v '^ringd_serve_' | sort -u >asked.txt
+# And those of a model that is served.
+on 1 serve --model "$llama" --name watched --max-context 128 >serve.out 2>&1 || fail "serve: $(cat serve.out)"
+limit 30 curl -sS --unix-socket "$(sock_of 1)" -H 'Content-Type: application/json' http://localhost/v1/completions \
+    -d '{"model":"watched","prompt":"In the","max_tokens":9,"logit_bias":{"2":-100}}' >completion.json
+get 1 /metrics >served.txt
+for series in 'time_to_first_token_seconds_count\{model="watched"\} 1' 'time_between_tokens_seconds_count\{model="watched"\} 8' \
+    'time_to_first_token_seconds_bucket\{model="watched",le="\+Inf"\} 1' 'queue_seconds_count\{model="watched"\} 1' \
+    'batch_tokens_sum\{model="watched"\} 9' 'requests_total\{model="watched",outcome="length"\} 1' 'kv_blocks\{model="watched"\} 32'; do
+    holds "metrics of what is served" served.txt "^ringd_serve_$series"
+done
+if command -v promtool >/dev/null; then
+    promtool check metrics <served.txt >promtool.out 2>&1 || fail "promtool: $(cat promtool.out)"
+fi
+on 1 serve stop watched
+cat served.txt >>metrics.txt
+# What the dashboard for Grafana asks for is there.
+jq -r '.panels[].targets[].expr' "$grafana" | grep -o 'ringd_[a-z_]*' | sort -u >asked.txt
 [ "$(wc -l <asked.txt)" -ge 12 ] || fail "docs/grafana.json asks for $(wc -l <asked.txt) metrics"
 while read -r name; do grep -q "^$name[{ ]" metrics.txt || fail "docs/grafana.json asks for $name, which there is not"; done <asked.txt
 equal "health" "$(get 1 /healthz)" ok

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { execSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-const { MODEL, MODELS, ROWS, VALID, OUT, REMOTE, REMOTE_TOKEN, CHROMIUM, SHOTS, CUT, LINK, VICTIM, MODULES } = process.env;
+const { MODEL, MODELS, TALKER, ROWS, VALID, OUT, REMOTE, REMOTE_TOKEN, CHROMIUM, SHOTS, CUT, LINK, VICTIM, MODULES } = process.env;
 const slow = Number(process.env.SLOW || 1), base = process.env.URL || 'http://127.0.0.1:8473/';
 const require = createRequire(`${MODULES}/`);
 const { chromium } = require(`${MODULES}/playwright-core`);
@@ -101,7 +101,7 @@ if (await page.evaluate(() => document.activeElement.className) !== 'skip')
 
 /* --- a job so long that it is still at work when everything has been looked at; then cancelled --- */
 
-await page.click('nav >> text=Train');
+await page.click('nav >> text=New job');
 // The models the node knows are listed: nobody types the path of one that lies where models lie.
 await page.waitForSelector('#train-model-list:visible');
 const models = await page.locator('#train-model-list option').allTextContents();
@@ -182,7 +182,7 @@ ok('cancelled from its page');
 
 /* --- a short one, to its end --- */
 
-await page.click('nav >> text=Train');
+await page.click('nav >> text=New job');
 await page.fill('#train-iters', '40');
 await page.fill('#train-eval_every', '10');
 await page.fill('#train-sample_every', '15');
@@ -220,11 +220,137 @@ ok('text streams into the box');
 await checkAxe(page, 'generate');
 await shoot(page, 'generate');
 
+/* --- a model that is served, and a conversation with it --- */
+
+await page.click('nav >> text=Chat');
+await page.click('#chat-empty >> text=Serve a model');
+await page.waitForSelector('#serve-model-list:visible');
+await page.selectOption('#serve-model-list', '');
+await page.fill('#serve-model', TALKER);
+await page.fill('#serve-name', 'talker');
+await page.click('#serve-form >> text=More');
+await page.fill('#serve-max_context', '8192');
+await page.click('#serve-form >> text=Show the plan');
+await page.waitForSelector('#serve-plan .stages li >> nth=2');
+await checkAxe(page, 'form of a model to serve');
+await shoot(page, 'serve');
+await page.click('#serve-form button.main');
+await page.waitForURL(/#\/job\/4$/);
+await page.waitForSelector('.head :text("Nobody has asked it yet")');
+await page.click('.head button:text-is("Chat")');
+await page.waitForFunction(() => document.querySelector('#chat-model')?.value === 'talker');
+await checkAxe(page, 'a conversation that has not begun');
+await page.click('.choices summary');
+await page.fill('#chat-max_completion_tokens', '40');
+await page.fill('#chat-seed', '7');
+await page.fill('#chat-system', 'In the beginning God created the heaven and the earth. And the earth was without form, and void; and darkness was upon the face of the deep.');
+
+const last = '.turn.assistant:last-child', over = `${last} button:text-is("Regenerate")`, written = () => page.textContent(`${last} .written`);
+async function ask(text) {
+    await page.fill('#chat-text', text);
+    await page.keyboard.press('Enter');
+}
+await ask('God created');
+await page.waitForSelector(over);
+const said = await written();
+if (said.length < 20 || !/^first token after .* 40 tokens/.test(await page.textContent(`${last} .after .hint`)))
+    throw new Error(`the model said "${said}", and of it: ${await page.textContent(`${last} .after`)}`);
+await page.waitForSelector(`${last} :text("Cut off")`);
+await page.click(over);
+await page.waitForFunction(sel => !document.querySelector(sel), `${last} .coming`);
+await page.waitForSelector(over);
+if (await written() !== said)
+    throw new Error(`with the same seed it said "${said}", then "${await written()}"`);
+await ask('And');
+await page.waitForSelector(`.turn:nth-child(4) .after :text("of the prompt were known")`);
+ok('a conversation: the same seed says the same, and a second turn knows the first');
+await checkAxe(page, 'a conversation');
+await shoot(page, 'chat');
+
+// An answer without an end goes on while another page is read, and its model is seen to work.
+await page.fill('#chat-max_completion_tokens', '');
+await ask('Sing without end');
+await page.waitForSelector(`${last} .coming :text-matches(".{30}")`);
+const early = (await written()).length;
+await page.click('nav >> text=Ring');
+await page.waitForSelector('.serving li:has-text("talker") .figure:has-text("Requests") dd:text-is("1")');
+await page.waitForSelector('.serving li:has-text("talker") .kv');
+if ((await page.locator('.serving .keys li').allTextContents()).sort().join() !== 'a,b,c')
+    throw new Error(`talker is served by ${await page.locator('.serving .keys li').allTextContents()}`);
+await checkAxe(page, 'a model at work');
+await shoot(page, 'serving');
+await page.goBack();
+await page.click('button:text-is("Stop")');
+await page.waitForSelector(`${last} :text("Stopped.")`);
+const stopped = await written();
+if (stopped.length <= early)
+    throw new Error(`the answer stood still at ${early} letters while another page was read`);
+await page.waitForSelector('#chat-go button:text-is("Send")');
+ok('an answer goes on behind other pages, until it is stopped');
+
+// It is there again after the page was loaded anew, and gone when it is deleted.
+await page.reload();
+await page.waitForSelector(`${last} .written`);
+if (await written() !== stopped || await page.locator('.turn').count() !== 6)
+    throw new Error('a conversation does not outlive its page');
+await page.click('text=New conversation');
+await page.waitForSelector('#chat-empty h1:has-text("talker")');
+await ask('Once');
+await page.waitForSelector(over);
+if ((await page.locator('#talks .title').allTextContents()).join() !== 'Once,God created')
+    throw new Error(`the conversations are ${await page.locator('#talks .title').allTextContents()}`);
+await page.hover('#talks li >> nth=1');
+await page.click('#talks li >> nth=1 >> button');
+await page.waitForSelector('#talks li:only-child');
+if (await page.evaluate(() => Object.keys(localStorage).filter(key => key.startsWith('ringd-talk')).length) !== 1)
+    throw new Error('a conversation that was deleted is still kept');
+ok('conversations are kept in the browser until they are deleted');
+
+/* --- what a model may write --- */
+
+const shown = await page.evaluate(async () => {
+    const { markdown } = await import('./markdown.js');
+    const place = document.createElement('div');
+    document.body.append(place);
+    place.append(...markdown(['# Head', 'a **b** *c* `d<e>` ~~f~~ [site](https://example.org/?a=1&b=2 "t") 3 < 4 &amp; 5', '- one\n- two\n  1. deep', '- [x] done', '> said',
+        '```c\nif (a < b)\n    return "</code><script>hit()</script>";\n```', '| x | y |\n|---|:-:|\n| 1 | **2** |', '***', '```js\nopen'].join('\n\n')).flat(Infinity).filter(Boolean));
+    const clean = place.innerHTML;
+    const attacks = ['<script>window.hit = 1</script>', '<img src=x onerror="window.hit = 1">', '<svg onload="window.hit = 1">', '[a](javascript:window.hit=1)', '[a](JaVaScRiPt&colon;window.hit=1)', '[a](&#106;avascript:window.hit=1)',
+        '![p](http://127.0.0.1:9/p.png)', '![p](x" onerror="window.hit=1)', '[a](data:text/html,<script>window.hit=1</script>)', '[a](/v1/jobs/1)', '<iframe src="http://127.0.0.1:9/"></iframe>', '<a href="javascript:window.hit=1">x</a>',
+        '`<img src=x onerror=window.hit=1>`', '```"><img src=x onerror=window.hit=1>\nx\n```', '<javascript:window.hit=1>', '[a]: javascript:window.hit=1\n\n[a]', '<style>body{display:none}</style>', '| <img src=x onerror=window.hit=1> |\n|---|\n', '> '.repeat(1500) + 'x', '[\n'.repeat(3000), '*a '.repeat(50000)];
+    const left = [];
+    for (const text of attacks) {
+        const from = performance.now();
+        place.replaceChildren(...markdown(text).flat(Infinity).filter(Boolean));
+        for (const e of place.querySelectorAll('*'))
+            if (['SCRIPT', 'IMG', 'SVG', 'IFRAME', 'STYLE', 'LINK', 'OBJECT'].includes(e.nodeName.toUpperCase()) || [...e.attributes].some(a => a.name.startsWith('on')) || (e.hasAttribute('href') && !/^(https?|mailto):/.test(e.href)))
+                left.push(`${text.slice(0, 60)} → ${e.outerHTML.slice(0, 100)}`);
+        if (!place.textContent.trim())
+            left.push(`${text.slice(0, 60)} → nothing is shown`);
+        if (performance.now() - from > 5000)
+            left.push(`${text.slice(0, 60)} → took ${performance.now() - from} ms`);
+    }
+    await new Promise(done => setTimeout(done, 0)); // what runs by itself has run
+    place.remove();
+    return { clean, left, hit: window.hit };
+});
+if (shown.hit || shown.left.length)
+    throw new Error(`a model reaches into the page: ${shown.left.join('\n  ')}`);
+for (const part of ['<h3>Head</h3>', '<strong>b</strong>', '<em>c</em>', '<code>d&lt;e&gt;</code>', '<del>f</del>', 'href="https://example.org/?a=1&amp;b=2"', '3 &lt; 4 &amp; 5', '<ol><li>deep</li></ol>',
+    '<blockquote><p>said</p></blockquote>', '&lt;/code&gt;&lt;script&gt;hit()', '<td>1</td>', '<strong>2</strong>', '<hr>', '<span>js</span>', '<code>open</code>'])
+    if (!shown.clean.includes(part))
+        throw new Error(`Markdown has no ${part}: ${shown.clean}`);
+ok('Markdown becomes elements of the page, and nothing else does');
+
 /* --- what was, over time --- */
 
 await page.click('nav >> text=History');
 await page.waitForSelector('#history .panel:has(h2:has-text("Node a")) canvas', { timeout: 90000 * slow }); // points come once a minute
-await page.waitForSelector('#history .panel:has(h2:has-text("Cable to b, port cable")) canvas', { timeout: 90000 * slow });
+await page.waitForSelector('#history .panel:has(h2:has-text("Cable a – b, port cable")) canvas', { timeout: 90000 * slow });
+await page.waitForSelector('#history .panel:has(h2:has-text("Node b")) canvas', { timeout: 90000 * slow });
+await page.waitForSelector('#history .panel:has(h2:text-matches("Cable (b – c|c – b)")) canvas', { timeout: 90000 * slow });
+if (await page.locator('#history h2:text-matches("Cable [bc] – a")').count())
+    throw new Error('a cable is drawn twice');
 const kept = await page.locator('#history .chart .strong').allTextContents();
 for (const title of ['Memory', 'Work', 'Trained tokens a second', 'Flowing', 'Round trip'])
     if (!kept.includes(title))
@@ -232,11 +358,13 @@ for (const title of ['Memory', 'Work', 'Trained tokens a second', 'Flowing', 'Ro
 await checkAxe(page, 'history');
 await shoot(page, 'history', { fullPage: true });
 await page.selectOption('#range', '86400');
-ok('the history of the node and of each of its cables is drawn');
+await page.selectOption('#history-node', 'c');
+await page.waitForFunction(() => [...document.querySelectorAll('#history h2')].every(h2 => /^(Node c|Cable c)/.test(h2.textContent)) && document.querySelector('#history canvas'));
+ok('the history of every node and cable is drawn, or of one node');
 
 /* --- on a phone, in the dark --- */
 
-const phone = await newPage({ viewport: { width: 360, height: 780 }, colorScheme: 'dark', isMobile: true });
+const phone = await newPage({ viewport: { width: 360, height: 780 }, colorScheme: 'dark', isMobile: true, hasTouch: true });
 await phone.goto(newLink());
 await phone.waitForSelector('svg.ring g.node >> nth=2');
 await phone.waitForSelector('.jobs li');
@@ -254,6 +382,17 @@ if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth
     throw new Error('a job\'s page is wider than a phone');
 await checkAxe(phone, 'job on a phone');
 await shoot(phone, 'phone-job');
+await goTo(phone, '#/chat');
+await phone.waitForSelector('#chat-empty h1:has-text("talker")');
+await phone.fill('#chat-text', 'Go');
+await phone.tap('#chat-go button');
+await phone.waitForSelector('.turn.assistant .written :text-matches(".{30}")');
+await phone.tap('#chat-go button:text-is("Stop")');
+await phone.waitForSelector('.turn.assistant :text("Stopped.")');
+if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+    throw new Error('a conversation is wider than a phone');
+await checkAxe(phone, 'conversation on a phone');
+await shoot(phone, 'phone-chat');
 await phone.context().close();
 
 /* --- another node, over the network: nothing is seen without its token --- */
@@ -275,17 +414,30 @@ await far.waitForSelector('.head h1:has-text("Job 2@a")');
 await far.waitForSelector('.chart canvas');
 await far.waitForSelector('.panel:has(h2:text-is("Result")) dt:text-is("valid loss")');
 await checkAxe(far, 'a job of another node');
-await far.click('nav >> text=Train');
+await far.click('nav >> text=New job');
 await far.waitForSelector('#train-model-list:visible');
-if (!(await far.locator('#train-model-list option').allTextContents())[0].startsWith('tiny-llama'))
+if (!(await far.locator('#train-model-list option').allTextContents()).some(name => name.startsWith('tiny-llama')))
     throw new Error('the models of other nodes\' jobs are not listed');
 ok('another node lists the jobs of all, and shows them in full');
+await goTo(far, '#/');
+await far.click('.serving li:has-text("Job 4@a") button:text-is("Chat")');
+await far.waitForFunction(() => document.querySelector('#chat-model')?.value === 'talker');
+await far.click('.choices summary');
+await far.fill('#chat-max_completion_tokens', '20');
+await far.fill('#chat-text', 'Once');
+await far.keyboard.press('Enter');
+await far.waitForSelector(over);
+await far.waitForSelector(`${last} .after :text("20 tokens")`);
+ok('another node passes a conversation on to the model');
 await far.context().close();
 complaints.splice(0, complaints.length, ...complaints.filter(c => !/401 \(Unauthorized\)/.test(c)));
 ok('another node shows itself over the network to those with its token');
 
 /* --- a cable pulled, a node killed --- */
 
+await goTo(page, '#/job/4');
+await page.click('.head button:text-is("Stop serving")');
+await page.waitForSelector('.head .pill:has-text("cancelled")');
 await goTo(page, '#/');
 await page.waitForSelector('svg.ring');
 execSync(CUT);

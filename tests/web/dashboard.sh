@@ -1,9 +1,8 @@
 #!/bin/sh
 # The dashboard in a real browser: a ring of three daemons in network namespaces, a job from its form to its end, text as it comes, a
-# cable pulled and plugged, a node killed. What the browser does is in dashboard.mjs; it runs on node a, beside the daemon.
+# conversation, a cable pulled and plugged, a node killed. What the browser does is in dashboard.mjs; it runs on node a, beside the daemon.
 #   usage: tests/web/dashboard.sh BUILD [FOLDER]      FOLDER: screenshots are kept there
-# Needs root, chromium (CHROMIUM names it), node, and playwright-core and axe-core where NODE_PATH says; with CI=true they are
-# fetched with npm.
+# Needs root, chromium (CHROMIUM names it), node, jq, and playwright-core and axe-core: see npm.sh.
 # SPDX-License-Identifier: MIT
 cd "$(dirname "$0")/../.." || exit 2
 root=$PWD
@@ -11,16 +10,12 @@ build=$(cd "${1:-build}" && pwd)
 shots=${2:+$(mkdir -p "$2" && cd "$2" && pwd)}
 . tests/netns/lib.sh
 . tests/netns/nodes.sh
+. tests/lib/endless.sh
 
 browser=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
 [ -n "$browser" ] || skip "chromium is not installed: CHROMIUM can name another browser of its kind"
-command -v node >/dev/null || skip "node is not installed"
-modules=${NODE_PATH:-$HOME/.cache/ringd-web/node_modules}
-if [ ! -d "$modules/playwright-core" ] || [ ! -d "$modules/axe-core" ]; then
-    [ "${CI:-}" = true ] || skip "playwright-core and axe-core are not in $modules: NODE_PATH names their folder, or CI=true fetches them"
-    npm install --silent --prefix "$(dirname "$modules")" playwright-core axe-core >/dev/null 2>&1 ||
-        skip "npm could not fetch playwright-core and axe-core"
-fi
+. tests/web/npm.sh
+need_packages playwright-core axe-core
 
 # Rows enough for a few dozen steps, in letters JSON takes as they are.
 cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "/'" | grep -E '.{40}' | tr -s ' ' |
@@ -56,7 +51,8 @@ ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
 models=$(realpath "$tmp/a")/models # where a node's models lie
 mkdir "$models"
 cp -r "$root/share/tiny-llama" "$models/"
-MODELS=$models MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter CHROMIUM=$browser \
+endless "$tmp/talker" "$root/share/tiny-llama"
+MODELS=$models MODEL=$tmp/tiny-llama TALKER=$tmp/talker ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter CHROMIUM=$browser \
     REMOTE=http://10.99.0.2:8473/ REMOTE_TOKEN=$(head -n 1 "$tmp/b/http-token") SHOTS=$shots CUT=$cut_command LINK="$build/ringctl --socket $tmp/a/ringd.sock dashboard --no-open" VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
     ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
 alive a b

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/api/api_adapters.h"
 #include "daemon/ringd/api/api_adopt.h"
 #include "daemon/ringd/api/api_cluster.h"
 #include "daemon/ringd/api/api_files.h"
@@ -85,6 +86,8 @@ static const struct api_route routes[] = {
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
     {"POST", "/v1/jobs/{id}/loan", API_WRITES, api_post_job_loan},
+    {"POST", "/v1/jobs/{id}/adapters", API_WRITES, api_post_adapter},
+    {"DELETE", "/v1/jobs/{id}/adapters/{name}", API_WRITES, api_delete_adapter},
     {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},
     {"POST", "/v1/jobs/{id}/pause", API_WRITES, api_post_pause},
     {"POST", "/v1/jobs/{id}/continue", API_WRITES, api_post_continue},

@@ -17,6 +17,7 @@
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/api/api_impl.h"
+#include "daemon/ringd/serve/desk.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
@@ -25,8 +26,7 @@
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/sched.h"
 
-/* The number in /v1/jobs/{id}…; false when there is none, which has been answered. */
-static bool read_id(struct http_call *call, uint64_t *ret)
+bool api_read_job(struct http_call *call, uint64_t *ret)
 {
     const char *word = http_path(call) + sizeof "/v1/jobs/" - 1;
     char *end;
@@ -145,8 +145,7 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     return NULL;
 }
 
-/* What the request was lent, held; false: it is gone, which has been answered. */
-static bool read_loan(struct api *api, struct http_call *call, const json_t *request, struct loan **ret)
+bool api_read_loan(struct api *api, struct http_call *call, const json_t *request, struct loan **ret)
 {
     const char *ticket = json_string_value(json_object_get(request, "loan"));
     *ret = ticket && http_is_local(call) ? loan_desk_claim(api->setup.loan_desk, ticket) : NULL;
@@ -172,7 +171,7 @@ static void take(struct api *api, struct http_call *call, bool is_plan)
     req.seen = json_object_get(request, "seen");
     if (job_type_read(&req.type, type, &err) || spec_keys_check(req.type, spec, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
-    else if (read_loan(api, call, request, &req.loan))
+    else if (api_read_loan(api, call, request, &req.loan))
         intake_take(api->setup.intake, &req, call);
     loan_drop(req.loan);
     json_decref(request);
@@ -235,11 +234,15 @@ static void send_record(void *arg, const char *text)
 void api_get_job(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     const struct job *job = coord_find(api->setup.coord, id);
     if (job) {
-        api_reply(call, 200, job_encode(job));
+        const struct desk_model *served = desk_model(api->setup.desk, id);
+        json_t *shown = job_encode(job);
+        if (served && !job_state_ended(job->state))
+            json_object_set_new(shown, "serving", desk_model_encode(served));
+        api_reply(call, 200, shown);
         return;
     }
     struct job_lookup *l = xmalloc(sizeof *l);
@@ -266,7 +269,7 @@ static void refuse_to_cancel(void *arg, const char *record)
 void api_delete_job(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     switch (coord_cancel(api->setup.coord, id)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
@@ -311,14 +314,14 @@ static void answer_change(struct api *api, struct http_call *call, uint64_t id, 
 void api_post_pause(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (read_id(call, &id))
+    if (api_read_job(call, &id))
         answer_change(api, call, id, coord_pause(api->setup.coord, id), "is paused or has ended");
 }
 
 void api_post_continue(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (read_id(call, &id))
+    if (api_read_job(call, &id))
         answer_change(api, call, id, coord_continue(api->setup.coord, id), "is not paused");
 }
 
@@ -343,14 +346,14 @@ void api_post_job_loan(struct api *api, struct http_call *call)
     const char *body = http_body(call, &size);
     json_error_t je;
     struct loan *loan = NULL;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
     if (!http_is_local(call))
         http_fail(call, 403, "forbidden", "files are handed in over the Unix socket of the job's head alone");
     else if (!json_is_string(json_object_get(request, "loan")) || json_object_size(request) != 1)
         http_fail(call, 400, "bad-request", "the body must be {\"loan\": \"…\"}, as POST /v1/loans answers");
-    else if (read_loan(api, call, request, &loan))
+    else if (api_read_loan(api, call, request, &loan))
         answer_loan(api, call, id, loan);
     loan_drop(loan);
     json_decref(request);
@@ -363,7 +366,7 @@ void api_post_turn(struct api *api, struct http_call *call)
     size_t size;
     const char *body = http_body(call, &size);
     json_error_t je;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     json_t *turn = body ? json_loadb(body, size, 0, &je) : NULL;
     if (!json_is_object(turn)) {
@@ -440,7 +443,7 @@ static void find_history(void *arg, const char *record)
 static void get_history(struct api *api, struct http_call *call, const char *kind, const char *name)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     struct history *h = xmalloc(sizeof *h);
     const char *from = http_query(call, "from");
@@ -471,7 +474,7 @@ void api_get_job_samples(struct api *api, struct http_call *call)
 void api_get_job_timeline(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     const struct job *job = coord_find(api->setup.coord, id);
     if (!job) {
@@ -488,7 +491,7 @@ void api_get_job_timeline(struct api *api, struct http_call *call)
 void api_get_job_timelines(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     const struct job *job = coord_find(api->setup.coord, id);
     if (!job || !job->timelines)
@@ -525,7 +528,7 @@ static void send_end_of_record(void *arg, const char *record)
 void api_get_job_events(struct api *api, struct http_call *call)
 {
     uint64_t id;
-    if (!read_id(call, &id))
+    if (!api_read_job(call, &id))
         return;
     const struct job *job = coord_find(api->setup.coord, id);
     const char *text = http_query(call, "after");

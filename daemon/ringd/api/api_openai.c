@@ -25,8 +25,9 @@ static const char jobs_path[] = "/v1/jobs/";
 struct found_model {
     const struct job *job; /* borrowed; NULL: the head is another node */
     uint64_t id;
-    char node[64];  /* the name of that node */
-    char name[128]; /* what the model is served as */
+    char node[64];       /* the name of that node */
+    const char *adapter; /* of `job`, borrowed: for the call; NULL: the model alone */
+    char name[128];      /* what it is served as */
 };
 
 static bool is_serving(const struct job *job)
@@ -48,17 +49,32 @@ static json_t *rows_elsewhere(struct api *api)
     return rows;
 }
 
-static bool fits(const char *wanted, const char *name)
+/* Does that job serve it? NULL: any. */
+static bool fits(const char *wanted, const struct job *job, const char **ret_adapter)
 {
-    return !wanted || !strcmp(wanted, name);
+    const json_t *adapters = job->asked.adapters;
+    const bool is_adapter = wanted && json_object_get(adapters, wanted);
+    *ret_adapter = is_adapter ? wanted : NULL;
+    return !wanted || is_adapter || !strcmp(wanted, job_served_name(&job->asked));
 }
 
-static void set_found(struct found_model *ret, const struct job *job, uint64_t id, const char *node,
-                      const char *name)
+static bool row_fits(const char *wanted, const json_t *row)
 {
-    *ret = (struct found_model){.job = job, .id = id};
-    snprintf(ret->node, sizeof ret->node, "%s", node);
-    snprintf(ret->name, sizeof ret->name, "%s", name);
+    const char *name = json_string_value(json_object_get(row, "serves"));
+    size_t i;
+    json_t *adapter;
+    if (!wanted || !strcmp(wanted, name))
+        return true;
+    json_array_foreach (json_object_get(row, "serves_with"), i, adapter)
+        if (!strcmp(wanted, json_string_value(adapter)))
+            return true;
+    return false;
+}
+
+static void set_found(struct found_model *ret, const struct job *job, const char *adapter)
+{
+    *ret = (struct found_model){.job = job, .id = job->id, .adapter = adapter};
+    snprintf(ret->name, sizeof ret->name, "%s", adapter ? adapter : job_served_name(&job->asked));
 }
 
 /* How many there are of that name, NULL: of any; the first is `ret`. This node's come first. */
@@ -66,14 +82,17 @@ static size_t find_model(struct api *api, const char *name, struct found_model *
 {
     size_t n = 0, i;
     json_t *rows = rows_elsewhere(api), *row;
+    const char *adapter;
     for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
-        if (is_serving(job) && fits(name, job_served_name(&job->asked)) && !n++)
-            set_found(ret, job, job->id, "", job_served_name(&job->asked));
+        if (is_serving(job) && fits(name, job, &adapter) && !n++)
+            set_found(ret, job, adapter);
     json_array_foreach (rows, i, row) {
-        const char *serves = json_string_value(json_object_get(row, "serves"));
-        if (fits(name, serves) && !n++)
-            set_found(ret, NULL, (uint64_t)json_integer_value(json_object_get(row, "id")),
-                      json_string_value(json_object_get(row, "node")), serves);
+        if (!row_fits(name, row) || n++)
+            continue;
+        *ret = (struct found_model){.id = (uint64_t)json_integer_value(json_object_get(row, "id"))};
+        snprintf(ret->node, sizeof ret->node, "%s", json_string_value(json_object_get(row, "node")));
+        snprintf(ret->name, sizeof ret->name, "%s",
+                 name ? name : json_string_value(json_object_get(row, "serves")));
     }
     json_decref(rows);
     return n;
@@ -81,55 +100,92 @@ static size_t find_model(struct api *api, const char *name, struct found_model *
 
 /* --- models ----------------------------------------------------------------------------------- */
 
-static size_t list_models(struct api *api, const json_t *rows, struct served_model *ret)
+/* What is listed: as many as there is room for. */
+struct model_rows {
+    struct served_model at[MODELS_MAX];
+    size_t n;
+};
+
+static void add_model(struct model_rows *to, const struct served_model *model)
 {
-    size_t n = 0, i;
-    json_t *row;
-    for (const struct job *job = coord_first(api->setup.coord); job && n < MODELS_MAX; job = job->next) {
-        const struct desk_model *model = desk_model(api->setup.desk, job->id);
-        if (is_serving(job))
-            ret[n++] = (struct served_model){.name = job_served_name(&job->asked),
-                                             .created = (time_t)job->created,
-                                             .max_context = model ? model->max_context : 0};
+    if (to->n < MODELS_MAX)
+        to->at[to->n++] = *model;
+}
+
+static void add_job(struct api *api, const struct job *job, struct model_rows *to)
+{
+    const struct desk_model *model = desk_model(api->setup.desk, job->id);
+    struct served_model m = {.name = job_served_name(&job->asked),
+                             .created = (time_t)job->created,
+                             .max_context = model ? model->max_context : 0};
+    const char *name;
+    json_t *folder;
+    add_model(to, &m);
+    m.parent = m.name;
+    json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder) {
+        m.name = name;
+        add_model(to, &m);
     }
+}
+
+static void add_row(const json_t *row, struct model_rows *to)
+{
+    struct served_model m = {.name = json_string_value(json_object_get(row, "serves")),
+                             .created = (time_t)json_integer_value(json_object_get(row, "created"))};
+    size_t i;
+    json_t *name;
+    add_model(to, &m);
+    m.parent = m.name;
+    json_array_foreach (json_object_get(row, "serves_with"), i, name) {
+        m.name = json_string_value(name);
+        add_model(to, &m);
+    }
+}
+
+/* Borrows from the rows, and from this node's jobs. */
+static void list_models(struct api *api, const json_t *rows, struct model_rows *ret)
+{
+    size_t i;
+    json_t *row;
+    ret->n = 0;
+    for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
+        if (is_serving(job))
+            add_job(api, job, ret);
     json_array_foreach (rows, i, row)
-        if (n < MODELS_MAX)
-            ret[n++] =
-                (struct served_model){.name = json_string_value(json_object_get(row, "serves")),
-                                      .created = (time_t)json_integer_value(json_object_get(row, "created"))};
-    return n;
+        add_row(row, ret);
 }
 
 void api_get_served(struct api *api, struct http_call *call)
 {
-    struct served_model models[MODELS_MAX];
+    struct model_rows models;
     struct visit *visit = visit_begin(api->setup.desk, call);
     json_t *rows = rows_elsewhere(api);
-    const size_t n = list_models(api, rows, models);
-    served_reply(call,
-                 http_is_anthropic(call) ? model_list_anthropic(models, n) : model_list_openai(models, n));
+    list_models(api, rows, &models);
+    served_reply(call, http_is_anthropic(call) ? model_list_anthropic(models.at, models.n)
+                                               : model_list_openai(models.at, models.n));
     visit_end(visit, 200);
     json_decref(rows);
 }
 
 void api_get_served_one(struct api *api, struct http_call *call)
 {
-    struct served_model models[MODELS_MAX];
+    struct model_rows models;
     struct refusal refusal;
     struct visit *visit = visit_begin(api->setup.desk, call);
     const char *name = http_path(call) + sizeof "/v1/models/" - 1;
     json_t *rows = rows_elsewhere(api);
-    const size_t n = list_models(api, rows, models);
     size_t i = 0;
-    while (i < n && strcmp(models[i].name, name))
+    list_models(api, rows, &models);
+    while (i < models.n && strcmp(models.at[i].name, name))
         i++;
     refusal_set(&refusal, REFUSAL_NO_MODEL, "model",
                 "no model \"%s\" is served here: GET /v1/models lists them", name);
     unsigned status = 200;
-    if (i == n)
+    if (i == models.n)
         status = served_refuse(call, http_is_anthropic(call), &refusal);
     else
-        served_reply(call, http_is_anthropic(call) ? model_anthropic(&models[i]) : model_openai(&models[i]));
+        served_reply(call,
+                     http_is_anthropic(call) ? model_anthropic(&models.at[i]) : model_openai(&models.at[i]));
     visit_end(visit, status);
     json_decref(rows);
 }
@@ -175,12 +231,15 @@ static const struct served_route *route_of(const char *path, uint64_t *ret_id)
 }
 
 /* Is it there to answer? */
-static int check_job(struct api *api, const struct job *job, struct served *ret, struct refusal *refusal)
+static int check_job(struct api *api, const struct found_model *found, struct served *ret,
+                     struct refusal *refusal)
 {
+    const struct job *job = found->job;
     char why[400];
     *ret = (struct served){.desk = api->setup.desk,
                            .model = desk_model(api->setup.desk, job->id),
-                           .name = job_served_name(&job->asked),
+                           .name = found->adapter ? found->adapter : job_served_name(&job->asked),
+                           .adapter = found->adapter,
                            .created = (time_t)job->created};
     job_waits_for(job, why, sizeof why);
     if (!ret->model || job->state == JOB_QUEUED)
@@ -203,17 +262,20 @@ static int refuse_name(struct refusal *refusal, const char *name)
 static int choose_job(struct api *api, const json_t *body, uint64_t id, struct found_model *ret,
                       struct refusal *refusal)
 {
-    const json_t *name = json_object_get(body, "model");
+    const char *name = json_string_value(json_object_get(body, "model"));
     const struct job *job = id ? coord_find(api->setup.coord, id) : NULL;
+    const char *adapter;
     if (id && !(job && is_serving(job)))
         return refusal_set(refusal, REFUSAL_NO_MODEL, NULL, "job %llu of this node serves no model",
                            (unsigned long long)id);
+    if (id && !fits(name, job, &adapter))
+        return refuse_name(refusal, name);
     if (id) {
-        set_found(ret, job, id, "", job_served_name(&job->asked));
+        set_found(ret, job, adapter);
         return 0;
     }
-    const size_t n = find_model(api, json_string_value(name), ret);
-    return n == 1 || (n && name) ? 0 : refuse_name(refusal, json_string_value(name));
+    const size_t n = find_model(api, name, ret);
+    return n == 1 || (n && name) ? 0 : refuse_name(refusal, name);
 }
 
 /* A request on its way to its model. */
@@ -230,7 +292,7 @@ static void pass_on(struct api *api, const struct arrival *a, const struct found
 {
     char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, a->route->path);
     visit_pass_on(a->visit, to->node);
-    elsewhere_pass_on(api->setup.elsewhere, a->call, to->node, path);
+    elsewhere_pass_on(api->setup.elsewhere, a->call, to->node, "serves this model", path);
     free(path);
 }
 
@@ -261,7 +323,7 @@ void api_post_served(struct api *api, struct http_call *call)
     struct found_model found;
     int r = admit(api, &a, &found, &refusal);
     if (!r && found.job)
-        r = check_job(api, found.job, &served, &refusal);
+        r = check_job(api, &found, &served, &refusal);
     served.visit = a.visit;
     if (r)
         visit_end(a.visit, served_refuse(call, a.route->is_anthropic, &refusal));

@@ -11,7 +11,9 @@
 #include "daemon/ringd/http/http_keys.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/http_session.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/cluster/identity_token.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/store/store.h"
@@ -72,8 +74,19 @@ static int64_t time_query(struct http_call *call, const char *key, int64_t other
     return v < 0 ? time(NULL) + v : v;
 }
 
+static bool is_self(struct api *api, const char *node)
+{
+    const struct member *self = members_self(api->setup.members);
+    return !node || elsewhere_node(api->setup.elsewhere, node) == self;
+}
+
 void api_get_history(struct api *api, struct http_call *call)
 {
+    const char *node = http_query(call, "node");
+    if (!is_self(api, node)) {
+        elsewhere_pass_on(api->setup.elsewhere, call, node, "keeps this history", "/v1/history");
+        return;
+    }
     struct points_query *a = xcalloc(1, sizeof *a);
     const char *series = http_query(call, "series");
     int64_t now = time(NULL), from = time_query(call, "from", now - 3600),

@@ -256,23 +256,28 @@ bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uin
         }
     }
     if (n)
-        proxy_ask(e->proxy, call, to, n, "was asked for", http_path(call));
+        proxy_ask(e->proxy, call, to, n, "was asked for this job", http_path(call));
     return n;
 }
 
-static void pass_on(struct elsewhere *e, struct http_call *call, const struct member *head, const char *path)
+static void pass_on(struct elsewhere *e, struct http_call *call, const struct member *head, const char *what,
+                    const char *path)
 {
     const struct proxy_node to = node_of(head);
-    proxy_ask(e->proxy, call, &to, 1, "is the head of", path);
+    proxy_ask(e->proxy, call, &to, 1, what, path);
 }
 
-void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *path)
+void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *what,
+                       const char *path)
 {
-    const struct member *head = e && e->proxy ? elsewhere_node(e, node) : NULL;
-    if (head && !http_is_inside(call))
-        pass_on(e, call, head, path);
+    const struct member *there = e && e->proxy ? elsewhere_node(e, node) : NULL;
+    if (there && there != members_self(e->setup.members) && members_reachable(e->setup.members, there->id) &&
+        !http_is_inside(call))
+        pass_on(e, call, there, what, path);
     else
-        http_fail(call, 503, "out-of-reach", "node %s, which serves this model, is out of reach", node);
+        http_fail(call, 503, "out-of-reach",
+                  "node %s, which %s, is out of reach: ask again when `ringctl nodes` shows it up", node,
+                  what);
 }
 
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)
@@ -303,7 +308,7 @@ bool elsewhere_route(struct elsewhere *e, struct http_call *call)
             "shows it up",
             head->name, *words ? ", its last connection ended with: " : "", words);
     else
-        pass_on(e, call, head, there);
+        pass_on(e, call, head, "is the head of this job", there);
     free(there);
     free(name);
     return true;

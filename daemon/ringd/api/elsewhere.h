@@ -57,8 +57,10 @@ const struct member *elsewhere_node(const struct elsewhere *e, const char *name)
  * that job; the one that its head named comes first. False: no node is in reach, or another node
  * passed the request on to us; nothing was answered. */
 bool elsewhere_ask_deputy(struct elsewhere *e, struct http_call *call, const uint8_t head[16], uint64_t job);
-/* Passes the request on to that node, the head of a job, with this path. */
-void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *path);
+/* Passes the request on to that other node, with this path. what: why that one, as "serves this
+ * model"; static. */
+void elsewhere_pass_on(struct elsewhere *e, struct http_call *call, const char *node, const char *what,
+                       const char *path);
 /* Messages, whose fields have been checked. */
 void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);
 void elsewhere_take_jobs_told(struct elsewhere *e, const uint8_t from[16], const json_t *body);

@@ -61,6 +61,12 @@ struct intake_question {
     struct http_call *call; /* owned until it is answered */
     enum job_type type;
     bool is_plan; /* no job is wanted, only its plan */
+    struct intake_adapters {
+        void (*take)(void *owner, struct http_call *call, uint64_t job, const json_t *adapters,
+                     struct loan *loan);
+        void *owner;
+        uint64_t job;
+    } adapters; /* of a job that is there */
     struct path_look *look;
     struct timer *timer; /* owned */
 };
@@ -145,13 +151,29 @@ static int look_at_model(struct path_look *l, const char *option, const char *di
     return -r;
 }
 
+/* Puts another path where the spec has this one. */
+static void put_path(json_t *spec, const struct field *f, const char *path, const char *other)
+{
+    json_t *given = json_object_get(spec, f->name), *value;
+    const char *name;
+    if (!json_is_object(given)) {
+        json_object_set_new(spec, f->name, json_string(other));
+        return;
+    }
+    json_object_foreach (given, name, value)
+        if (json_string_value(value) == path) {
+            json_object_set_new(given, name, json_string(other));
+            return;
+        }
+}
+
 /* An adapter that stayed with the daemon can be named by the path it was asked for. */
-static bool use_kept(struct path_look *l, const char *key, const char *path)
+static bool use_kept(struct path_look *l, const struct field *f, const char *path)
 {
     char *kept = results_folder(l->state_dir, path);
     bool there = !access(kept, R_OK | X_OK);
     if (there)
-        json_object_set_new(l->spec, key, json_string(kept));
+        put_path(l->spec, f, path, kept);
     free(kept);
     return there;
 }
@@ -159,7 +181,7 @@ static bool use_kept(struct path_look *l, const char *key, const char *path)
 static int look_at_input(struct path_look *l, const struct field *f, const char *option, const char *path)
 {
     const int r = readable(l, path);
-    if (!r || (f->path == FIELD_ADAPTER && use_kept(l, f->name, path)))
+    if (!r || (f->path == FIELD_ADAPTER && use_kept(l, f, path)))
         return 0;
     return refuse(l, option, path, r);
 }
@@ -266,12 +288,11 @@ static int look_at(struct path_look *l, const struct field *f, const char *path)
 static int look_at_all(struct path_look *l)
 {
     int r = 0;
-    for (const struct field *f = job_spec_fields(); f->name && !r; f++) {
-        const char *path = f->path && field_is_for(f, JOB_SPEC_OF(l->type))
-                               ? json_string_value(json_object_get(l->spec, f->name))
-                               : NULL;
-        r = path ? look_at(l, f, path) : 0;
-    }
+    const char *path;
+    for (const struct field *f = job_spec_fields(); f->name; f++)
+        for (size_t i = 0;
+             field_is_for(f, JOB_SPEC_OF(l->type)) && !r && (path = field_path_at(f, l->spec, i)); i++)
+            r = look_at(l, f, path);
     return r;
 }
 
@@ -369,6 +390,9 @@ static void on_looked(void *arg)
     pthread_mutex_unlock(&l->lock);
     if (l->r)
         http_fail(q->call, 400, "bad-path", "%s", l->err.text);
+    else if (q->adapters.take)
+        q->adapters.take(q->adapters.owner, q->call, q->adapters.job, json_object_get(l->spec, "adapters"),
+                         l->loan);
     else if (job_spec_read(&asked, q->type, l->spec, &err))
         http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (q->is_plan)
@@ -409,7 +433,11 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
     }
     struct path_look *l = xcalloc(1, sizeof *l);
     struct intake_question *q = xcalloc(1, sizeof *q);
-    *q = (struct intake_question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
+    *q = (struct intake_question){.in = in,
+                                  .call = call,
+                                  .is_plan = req->is_plan,
+                                  .adapters = {req->adapters, req->owner, req->job},
+                                  .look = l};
     q->type = l->type = req->type;
     pthread_mutex_init(&l->lock, NULL);
     l->q = q;

@@ -7,6 +7,7 @@
 #define DAEMON_INTAKE_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include <stdbool.h>
 
 #include "daemon/common/job_type.h"
@@ -44,6 +45,12 @@ struct intake_request {
     const json_t *seen;
     struct loan *loan; /* borrowed: what the one who asks opened for the job; NULL: nothing */
     bool is_plan;      /* POST /v1/plan: there is no job afterwards */
+    /* NULL; or the spec has only "adapters", of a job that is there. The function answers the call;
+     * one that the daemon has kept for its user has its folder there. All borrowed. */
+    void (*adapters)(void *owner, struct http_call *call, uint64_t job, const json_t *adapters,
+                     struct loan *loan);
+    void *owner;
+    uint64_t job;
 };
 /* Looks at the paths, submits the job or has it planned, and answers the call. */
 void intake_take(struct intake *in, const struct intake_request *req, struct http_call *call);

@@ -5,9 +5,11 @@
 
 #include <string.h>
 
+#include "daemon/common/job_plan.h"
 #include "daemon/ringd/job/job_state.h"
 
-enum row_value { TEXT, COUNT, MOMENT, NUMBER, TRUTH }; /* COUNT: not below 0; MOMENT: the same, or null */
+/* COUNT: not below 0; MOMENT: the same, or null; TEXTS: a list, of JOB_MAX_ADAPTERS at most. */
+enum row_value { TEXT, COUNT, MOMENT, NUMBER, TRUTH, TEXTS };
 
 static const struct {
     const char *key;
@@ -18,7 +20,7 @@ static const struct {
             {"step", COUNT, false},    {"steps", COUNT, false},    {"loss", NUMBER, false},
             {"error", TEXT, false},    {"unsaved", TEXT, false},   {"idle", TRUTH, false},
             {"model", TEXT, false},    {"tokens", COUNT, false},   {"seconds", MOMENT, false},
-            {"deputy", TEXT, false},   {"serves", TEXT, false}};
+            {"deputy", TEXT, false},   {"serves", TEXT, false},    {"serves_with", TEXTS, false}};
 
 /* Cut at a character's edge; what steers terminals becomes a question mark. */
 static json_t *clean(const json_t *value)
@@ -39,6 +41,16 @@ static json_t *clean(const json_t *value)
     return json_stringn(text, n);
 }
 
+static json_t *clean_all(const json_t *list)
+{
+    json_t *texts = json_array(), *text;
+    size_t i;
+    json_array_foreach (list, i, text)
+        if (json_is_string(text) && i < JOB_MAX_ADAPTERS)
+            json_array_append_new(texts, clean(text));
+    return texts;
+}
+
 /* NULL: not what that key holds. */
 static json_t *read_value(enum row_value kind, const json_t *value)
 {
@@ -49,6 +61,7 @@ static json_t *read_value(enum row_value kind, const json_t *value)
     case MOMENT: return is_count || json_is_null(value) ? json_incref((json_t *)value) : NULL;
     case NUMBER: return json_is_number(value) ? json_incref((json_t *)value) : NULL;
     case TRUTH: return json_is_boolean(value) ? json_incref((json_t *)value) : NULL;
+    case TEXTS: return json_is_array(value) ? clean_all(value) : NULL;
     }
     return NULL;
 }

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/api/metrics_put.h"
-#include "daemon/ringd/api/metrics_serve.h"
+#include "daemon/ringd/api/metrics_served.h"
+#include "daemon/ringd/api/metrics_write.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
@@ -21,6 +21,12 @@
 static const double bucket_ends[METRICS_BUCKETS] = METRICS_BUCKET_ENDS;
 static const char *const end_states[METRICS_END_STATES] = METRICS_END_NAMES;
 
+static void single(FILE *to, const char *name, const char *type, const char *help, double value)
+{
+    metrics_describe(to, name, type, help);
+    fprintf(to, "ringd_%s %.17g\n", name, value);
+}
+
 static void write_node(FILE *to, const struct metrics_sources *n)
 {
     struct members_ring ring;
@@ -29,28 +35,27 @@ static void write_node(FILE *to, const struct metrics_sources *n)
     members_ring(n->members, NULL, &ring);
     for (size_t i = 0; i < members_count(n->members); i++)
         reachable += members_reachable(n->members, members_at(n->members, i)->id);
-    put_metric(to, "build_info", "gauge", "The version, as a label.");
+    metrics_describe(to, "build_info", "gauge", "The version, as a label.");
     fprintf(to, "ringd_build_info{version=\"%s\"} 1\n", RINGD_VERSION);
-    put_single(to, "start_time_seconds", "gauge", "When the daemon started, since 1970.",
-               (double)self->boot / 1e6);
-    put_single(to, "ring_nodes", "gauge", "Nodes in the ring, this one included.", (double)ring.n);
-    put_single(to, "ring_closed", "gauge",
-               "1 if the ring is closed, or this node is alone; a chain can work too.",
-               ring.shape == RING_CLOSED || ring.shape == RING_ALONE);
-    put_single(to, "nodes_reachable", "gauge", "Nodes that can be reached, this one included.",
-               (double)reachable);
-    put_single(to, "nodes_known", "gauge", "Nodes known, reachable or not.",
-               (double)members_count(n->members));
-    put_single(to, "memory_total_bytes", "gauge",
-               "Memory of this machine, or what --memory-limit leaves of it.", (double)self->memory_total);
-    put_single(to, "memory_available_bytes", "gauge", "Memory that is free for a stage.",
-               (double)self->memory_available);
-    put_single(to, "loop_lateness_seconds", "gauge",
-               "The longest the event loop was late within the last minute.", n->lateness);
-    put_single(to, "log_dropped_total", "counter", "Lines of the log that nobody read in time.",
-               (double)log_dropped());
-    put_single(to, "history_failing", "gauge", "1 while the job history cannot be written.",
-               store_trouble(n->store) != NULL);
+    single(to, "start_time_seconds", "gauge", "When the daemon started, since 1970.",
+           (double)self->boot / 1e6);
+    single(to, "ring_nodes", "gauge", "Nodes in the ring, this one included.", (double)ring.n);
+    single(to, "ring_closed", "gauge",
+           "1 if the ring is closed, or this node is alone; a chain can work too.",
+           ring.shape == RING_CLOSED || ring.shape == RING_ALONE);
+    single(to, "nodes_reachable", "gauge", "Nodes that can be reached, this one included.",
+           (double)reachable);
+    single(to, "nodes_known", "gauge", "Nodes known, reachable or not.", (double)members_count(n->members));
+    single(to, "memory_total_bytes", "gauge", "Memory of this machine, or what --memory-limit leaves of it.",
+           (double)self->memory_total);
+    single(to, "memory_available_bytes", "gauge", "Memory that is free for a stage.",
+           (double)self->memory_available);
+    single(to, "loop_lateness_seconds", "gauge",
+           "The longest the event loop was late within the last minute.", n->lateness);
+    single(to, "log_dropped_total", "counter", "Lines of the log that nobody read in time.",
+           (double)log_dropped());
+    single(to, "history_failing", "gauge", "1 while the job history cannot be written.",
+           store_trouble(n->store) != NULL);
 }
 
 static bool is_in_hand(const struct job *job)
@@ -83,7 +88,7 @@ static void write_each(FILE *to, const struct metrics_sources *n, const char *na
         if (isnan(value))
             continue;
         if (!is_described)
-            put_metric(to, name, "gauge", help);
+            metrics_describe(to, name, "gauge", help);
         is_described = true;
         fprintf(to, "ringd_%s{job=\"%llu\"} %.17g\n", name, (unsigned long long)job->id, value);
     }
@@ -105,20 +110,21 @@ static void write_jobs(FILE *to, const struct metrics_sources *n)
         paused += job->state == JOB_PAUSED;
         running += is_in_hand(job);
     }
-    put_metric(to, "jobs", "gauge", "Jobs submitted here and not ended.");
+    metrics_describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
     fprintf(to,
             "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n"
             "ringd_jobs{state=\"paused\"} %zu\n",
             queued, running, paused);
-    put_metric(to, "jobs_ended_total", "counter", "Jobs submitted here that have ended since the start.");
+    metrics_describe(to, "jobs_ended_total", "counter",
+                     "Jobs submitted here that have ended since the start.");
     for (size_t i = 0; i < METRICS_END_STATES; i++)
         fprintf(to, "ringd_jobs_ended_total{state=\"%s\"} %llu\n", end_states[i],
                 (unsigned long long)m->ended[i]);
-    put_single(to, "trained_tokens_total", "counter", "Tokens of all training steps.", (double)m->tokens);
-    put_single(to, "generated_tokens_total", "counter", "Tokens generated.", (double)m->generated);
-    put_single(to, "bubble_ratio", "gauge", "Share of the last training step in which nodes did not compute.",
-               m->bubble);
-    put_metric(to, "step_seconds", "histogram", "Length of training steps.");
+    single(to, "trained_tokens_total", "counter", "Tokens of all training steps.", (double)m->tokens);
+    single(to, "generated_tokens_total", "counter", "Tokens generated.", (double)m->generated);
+    single(to, "bubble_ratio", "gauge", "Share of the last training step in which nodes did not compute.",
+           m->bubble);
+    metrics_describe(to, "step_seconds", "histogram", "Length of training steps.");
     uint64_t sum = 0;
     for (size_t i = 0; i < METRICS_BUCKETS; i++) {
         sum += m->bucket[i];
@@ -135,32 +141,32 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
 {
     struct worker_totals t;
     workers_totals(n->workers, &t);
-    put_single(to, "stages_running", "gauge", "Stages that this node holds.", (double)t.running);
-    put_single(to, "stage_busy_seconds_total", "counter", "Seconds stages of this node computed.",
-               t.busy_seconds);
-    put_single(to, "stage_wait_seconds_total", "counter",
-               "Seconds stages of this node stood still within a round.", t.wait_seconds);
-    put_single(to, "stage_tx_bytes_total", "counter", "Bytes stages of this node sent to others.",
-               (double)t.tx_bytes);
-    put_single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
-               (double)t.rx_bytes);
-    put_single(
-        to, "stage_memory_bytes", "gauge",
-        "Memory of the stages, with the mapped files of the model, and of killed stages that do not end.",
-        (double)t.memory_bytes);
-    put_single(to, "stage_planned_memory_bytes", "gauge", "Memory that plans foresee for the stages.",
-               (double)t.planned_bytes);
+    single(to, "stages_running", "gauge", "Stages that this node holds.", (double)t.running);
+    single(to, "stage_busy_seconds_total", "counter", "Seconds stages of this node computed.",
+           t.busy_seconds);
+    single(to, "stage_wait_seconds_total", "counter",
+           "Seconds stages of this node stood still within a round.", t.wait_seconds);
+    single(to, "stage_tx_bytes_total", "counter", "Bytes stages of this node sent to others.",
+           (double)t.tx_bytes);
+    single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
+           (double)t.rx_bytes);
+    single(to, "stage_memory_bytes", "gauge",
+           "Memory of the stages, with the mapped files of the model, and of killed stages that do not end.",
+           (double)t.memory_bytes);
+    single(to, "stage_planned_memory_bytes", "gauge", "Memory that plans foresee for the stages.",
+           (double)t.planned_bytes);
 }
 
 static void write_requests(FILE *to, const struct metrics_counts *m)
 {
-    put_metric(to, "http_requests_total", "counter", "Requests answered, by route and class of status.");
+    metrics_describe(to, "http_requests_total", "counter",
+                     "Requests answered, by route and class of status.");
     for (size_t i = 0; i < METRICS_ROUTES && m->requests[i].route; i++)
         for (unsigned class = 0; class < METRICS_CLASSES; class ++) {
             if (!m->requests[i].count[class])
                 continue;
             fputs("ringd_http_requests_total{", to);
-            put_label(to, "route", m->requests[i].route);
+            metrics_label(to, "route", m->requests[i].route);
             fprintf(to, ",code=\"%uxx\"} %llu\n", class, (unsigned long long)m->requests[i].count[class]);
         }
 }
@@ -168,13 +174,14 @@ static void write_requests(FILE *to, const struct metrics_counts *m)
 /* What may grow by what others do, and how far. */
 static void write_queues(FILE *to, const struct ledger *ledger)
 {
-    put_metric(to, "queue_bytes", "gauge", "Bytes that wait in a queue whose length others decide.");
+    metrics_describe(to, "queue_bytes", "gauge", "Bytes that wait in a queue whose length others decide.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_bytes{name=\"%s\"} %zu\n", q->name, atomic_load(&q->bytes));
-    put_metric(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
+    metrics_describe(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_cap_bytes{name=\"%s\"} %zu\n", q->name, q->cap);
-    put_metric(to, "queue_refused_total", "counter", "How often something did not fit into this queue.");
+    metrics_describe(to, "queue_refused_total", "counter",
+                     "How often something did not fit into this queue.");
     for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
         fprintf(to, "ringd_queue_refused_total{name=\"%s\"} %llu\n", q->name,
                 (unsigned long long)atomic_load(&q->refused));
@@ -229,11 +236,11 @@ static const struct link_metric lane_metrics[] = {
 static void write_link(FILE *to, const char *metric, const json_t *link, double value)
 {
     fprintf(to, "ringd_%s{", metric);
-    put_label(to, "peer", text_of(link, "peer"));
+    metrics_label(to, "peer", text_of(link, "peer"));
     fputc(',', to);
-    put_label(to, "port", text_of(link, "port"));
+    metrics_label(to, "port", text_of(link, "port"));
     fputc(',', to);
-    put_label(to, "cable", text_of(link, "cable"));
+    metrics_label(to, "cable", text_of(link, "cable"));
     fprintf(to, "} %.17g\n", value);
 }
 
@@ -246,7 +253,7 @@ static void write_table(FILE *to, const json_t *links, const struct link_metric 
     for (size_t k = 0; k < n; k++) {
         const struct link_metric *m = &metrics[k];
         json_object_clear(seen);
-        put_metric(to, m->name, m->type, m->help);
+        metrics_describe(to, m->name, m->type, m->help);
         json_array_foreach (links, i, link) {
             const json_t *value = json_object_get(link, m->key);
             if (json_is_number(value) && link_name(link, seen, name, sizeof name))
@@ -262,7 +269,8 @@ static void write_links(FILE *to, const json_t *links, const json_t *lanes)
     char name[512];
     size_t i;
     json_t *seen = json_object();
-    put_metric(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
+    metrics_describe(to, "link_up", "gauge",
+                     "1 if the connection over that cable, or with that peer, stands.");
     json_array_foreach (links, i, link) {
         if (link_name(link, seen, name, sizeof name))
             write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));
@@ -283,15 +291,15 @@ char *metrics_text(const struct metrics_sources *n)
     write_node(to, n);
     write_jobs(to, n);
     write_stage(to, n);
-    metrics_serve(to, n->coord, n->desk);
     write_links(to, links, lanes);
     write_requests(to, metrics_counts(n->metrics));
-    put_metric(
+    metrics_describe(
         to, "messages_dropped_total", "counter",
         "Messages of other daemons that were dropped: their sender or one of their fields is not allowed.");
     fprintf(to, "ringd_messages_dropped_total %llu\n",
             (unsigned long long)metrics_counts(n->metrics)->messages_dropped);
     write_queues(to, n->ledger);
+    metrics_write_served(to, n->desk, n->coord);
     json_decref(lanes);
     json_decref(links);
     if (!fclose(to))

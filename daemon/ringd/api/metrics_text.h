@@ -24,9 +24,9 @@ struct metrics_sources { /* all borrowed; the node's own record is up to date */
     struct peers *peers;
     struct workers *workers;
     struct coord *coord;
-    const struct desk *desk;
     struct store *store;
     const struct ledger *ledger;
+    const struct desk *desk;
     double lateness; /* of the loop, in seconds */
 };
 

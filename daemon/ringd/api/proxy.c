@@ -77,7 +77,7 @@ static void errand_free(struct errand *e)
 static void give_up_as(struct errand *e, int status, const char *code, const char *why)
 {
     if (e->call)
-        http_fail(e->call, status, code, "node %s, which %s this job, %s", e->at->name, e->what, why);
+        http_fail(e->call, status, code, "node %s, which %s, %s", e->at->name, e->what, why);
     errand_free(e);
 }
 
@@ -109,7 +109,7 @@ static void say(struct errand *e, json_t *message)
 
 static json_t *query_of(const struct errand *e)
 {
-    static const char *const keys[] = {"from", "after"};
+    static const char *const keys[] = {"from", "to", "after", "series"};
     json_t *query = json_object();
     for (size_t i = 0; e->call && i < sizeof keys / sizeof *keys; i++)
         if (http_query(e->call, keys[i]))

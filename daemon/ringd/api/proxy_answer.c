@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the answers under way: being made by a handler, waiting for an event of a job or for more of
- * a stream, or waiting for the other node to ask for the next part. Called by proxy.c. */
+ * Owns the answers under way: being made by a handler, waiting for an event of a job or for more
+ * of a stream, or waiting for the other node to ask for the next part. Called by proxy.c. */
 #include "daemon/ringd/api/proxy_answer.h"
 
 #include <event2/event.h>
@@ -290,11 +290,14 @@ static struct proxy_reply *find(struct proxy_answers *all, const uint8_t from[16
     return NULL;
 }
 
-/* One job of this node, by its number, and what belongs to it. */
+/* One job of this node, by its number, and what belongs to it; or what this node keeps over time.
+ */
 static bool is_path(const char *path)
 {
     static const char jobs[] = "/v1/jobs/";
-    if (!path || strlen(path) > PATH_BYTES || strncmp(path, jobs, sizeof jobs - 1) != 0)
+    if (!strcmp(path, "/v1/history"))
+        return true;
+    if (strlen(path) > PATH_BYTES || strncmp(path, jobs, sizeof jobs - 1) != 0)
         return false;
     const char *word = path + sizeof jobs - 1;
     const size_t digits = strspn(word, "0123456789");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dashboard's files, as they were in web/ (and dygraphs' in Debian's package) when ringd was
- * built. The table is made by web/embed and never changes. web_find is called by api.c, on the
- * loop thread. */
+ * The dashboard's files, as they were in web/ (those of dygraphs and marked in Debian's packages)
+ * when ringd was built. The table is made by web/embed and never changes. web_find is called by
+ * api.c, on the loop thread. */
 #ifndef DAEMON_WEB_H
 #define DAEMON_WEB_H
 

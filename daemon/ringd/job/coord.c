@@ -94,6 +94,8 @@ static void end_timeline(struct coord *c, struct job *job)
 
 void coord_finish(struct coord *c, struct job *job, enum job_state state)
 {
+    if (state == JOB_DONE && job->asked.serve_as)
+        coord_serve_result(c, job);
     recall_all(c->recall, job);
     dossier_send_end(c->dossiers, job->id);
     char *rescue = results_rescue(c->setup.state_dir, job->id);
@@ -102,6 +104,7 @@ void coord_finish(struct coord *c, struct job *job, enum job_state state)
     loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_drop(job->loan);
     json_decref(job->lent);
+    job_drop_change(job);
     job->loan = NULL;
     job->lent = NULL;
     job->wants_files = false;
@@ -181,9 +184,12 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
                  struct err *err)
 {
     struct job_spec asked;
+    char name[JOB_ADAPTER_NAME + 1];
     int r = job_spec_read(&asked, type, spec, err);
     if (!r && asked.dry_run)
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
+    if (!r && asked.serve_as && !coord_deployment(c, &asked, name, err))
+        r = -EINVAL;
     const size_t bytes = sizeof(struct job) + json_weight(spec);
     if (!r)
         r = coord_take_room(c, bytes, err);
@@ -354,7 +360,11 @@ const struct job *coord_first(const struct coord *c)
 static void on_plan(void *owner, const struct job *job, json_t *nodes)
 {
     struct coord *c = owner;
-    json_t *spec = results_stage_spec(c->setup.state_dir, job->id, &job->asked);
+    struct job_change *change = job->change;
+    json_t *spec = results_stage_spec(c->setup.state_dir, job->id, change ? &change->asked : &job->asked);
+    if (change)
+        change->is_planned = true;
+    json_object_set_new(spec, "changes", json_integer((json_int_t)job->changes));
     if (job->saved_step)
         json_object_set_new(spec, "goes_on", json_true());
     json_object_set_new(spec, "submitted", json_integer((json_int_t)job->created));
@@ -372,7 +382,8 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
         origin.job = job->id;
         memcpy(origin.head, members_self(c->setup.members)->id, sizeof origin.head);
     }
-    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes, job->loan);
+    c->setup.plan(c->setup.owner, job->id, job->attempt, &origin, job->type, spec, nodes,
+                  change ? change->loan : job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])
@@ -395,6 +406,7 @@ static struct job_life *new_life(struct coord *c)
                                                  .ring = coord_ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
+                                                 .takes_change = coord_takes_change,
                                                  .runs = coord_runs,
                                                  .over = on_over,
                                                  .owner = c});

@@ -98,6 +98,14 @@ int coord_continue(struct coord *c, uint64_t id);
  * −ENOENT unknown, −EALREADY ended, −EBUSY it is answering, or no conversation. */
 int coord_turn(struct coord *c, uint64_t id, json_t *turn);
 
+/* A job that serves is planned again at once, with an adapter more, or another one of that name;
+ * path NULL: without it. What comes of it is its event "adapters", which has this number. loan:
+ * what a client opened of the adapter, NULL: nothing; held. −ENOENT unknown; −EALREADY it serves
+ * nothing, −EBUSY it waits, or is being planned again, −EINVAL it may not have that adapter or does
+ * not have it, −E2BIG and −ENOBUFS as job_change_new: each with a sentence. */
+int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const char *path, struct loan *loan,
+                         uint64_t *ret_number, struct err *err);
+
 /* Messages, whose fields have been checked. Is the sender the rank of the job that it names? */
 bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body);
 void coord_take_word(struct coord *c, enum job_word word, const json_t *body); /* of such a rank */

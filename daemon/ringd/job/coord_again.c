@@ -41,7 +41,7 @@ static const char *revive(struct coord *c, struct job *job, const char *cause, s
     if (job_phase(job->state)->is_aside || job->state == JOB_QUEUED || !life) {
         /* As if it left its nodes to the other job: it has fitted on as many. */
         if (has_begun && job->state != JOB_INTERRUPTED)
-            interruption_plan(&job->interruption, &job->offered, job->step, cause);
+            interruption_plan(&job->interruption, &job->offered, job_type_unit(job->type), job->step, cause);
         job->state = job_phase(job->state)->is_aside ? job->state : JOB_QUEUED;
         job_log_changed(&c->log, job);
         return NULL;

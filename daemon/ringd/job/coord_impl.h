@@ -2,7 +2,8 @@
  *
  * The coord's inside, shared by coord.c (what users and nodes ask of it), coord_queue.c (the
  * queue), coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c
- * (who may have a dossier) and coord_moved.c (jobs that change hands). */
+ * (who may have a dossier), coord_moved.c (jobs that change hands) and coord_change.c (those that
+ * serve, and get other adapters). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 
@@ -67,6 +68,15 @@ void coord_put_aside(struct coord *c, struct job *job, enum job_state state);
 void coord_keep_tokens(struct coord *c, struct job *job);
 /* Room for a spec; an error as coord_submit has it. */
 int coord_take_room(struct coord *c, size_t bytes, struct err *err);
+
+/* coord_change.c: of job_life_setup. */
+void coord_takes_change(void *owner, struct job *job);
+/* The deployment that a job's adapter is for (--serve-as); NULL: there is none, and a sentence says
+ * so. ret_name: of the adapter. */
+struct job *coord_deployment(const struct coord *c, const struct job_spec *asked,
+                             char ret_name[JOB_ADAPTER_NAME + 1], struct err *err);
+/* Of a job that has trained one: it goes there. */
+void coord_serve_result(struct coord *c, struct job *job);
 
 void coord_land_later(struct coord *c); /* if there are jobs whose results have to come home */
 void coord_moved_free(struct coord *c);

@@ -13,7 +13,9 @@
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/token_log.h"
+#include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
 
 struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec)
 {
@@ -61,6 +63,8 @@ void job_reset(struct job *job)
                         .spec = job->spec,
                         .spec_bytes = job->spec_bytes,
                         .loan = job->loan,
+                        .change = job->change,
+                        .changes = job->changes,
                         .created = job->created,
                         .timelines = job->timelines,
                         .started = job->interruption.count ? job->started : 0,
@@ -185,6 +189,7 @@ void job_free(struct job *job)
         return;
     job_set_plan(job, NULL);
     timelines_free(job->timelines);
+    job_drop_change(job);
     loan_drop(job->loan);
     json_decref(job->lent);
     json_decref(job->spec);
@@ -194,6 +199,27 @@ void job_free(struct job *job)
     shortage_free(job->shortage);
     job_drop_turn(job);
     free(job);
+}
+
+void job_take_change(struct job *job)
+{
+    struct job_change *c = job->change;
+    const size_t had = json_weight(job->spec);
+    ledger_give(c->room, had);
+    job->spec_bytes += c->bytes - had;
+    c->bytes = 0; /* they are the job's */
+    json_decref(job->spec);
+    loan_drop(job->loan);
+    job->spec = json_incref(c->spec);
+    job->asked = c->asked;
+    job->loan = loan_hold(c->loan);
+    job_drop_change(job);
+}
+
+void job_drop_change(struct job *job)
+{
+    job_change_free(job->change);
+    job->change = NULL;
 }
 
 void job_hold_turn(struct job *job, json_t *words)
@@ -291,11 +317,21 @@ static json_t *duration(const struct job *job)
     return job->started ? json_integer(until > job->started ? until - job->started : 0) : json_null();
 }
 
+/* Their names; NULL: it serves none. */
+static json_t *adapters_encode(const struct job *job)
+{
+    json_t *list = job->asked.adapters ? json_array() : NULL, *folder;
+    const char *name;
+    json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder)
+        json_array_append_new(list, json_string(name));
+    return list;
+}
+
 json_t *job_encode_short(const struct job *job)
 {
     const struct job_nodes *deputies = &job->deputies;
     return json_pack(
-        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b s:s*}", "id",
+        "{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I s:s? s:b s:s* s:o*}", "id",
         (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
         job_type_name(job->type), "state", job_state_name(job->state), "created", moment(job->created),
         "started", moment(job->started), "ended", moment(job->ended), "step", (json_int_t)job->step, "steps",
@@ -304,7 +340,7 @@ json_t *job_encode_short(const struct job *job)
         *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle, "model",
         job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens, "deputy",
         deputies->n ? deputies->name[deputies->n - 1] : NULL, "wants_files", (int)job->wants_files, "serves",
-        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL);
+        job->type == JOB_SERVE ? job_served_name(&job->asked) : NULL, "serves_with", adapters_encode(job));
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

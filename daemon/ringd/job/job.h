@@ -16,6 +16,7 @@
 #include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
 #include "daemon/ringd/job/job_state.h"
+#include "daemon/ringd/job/plan/job_change.h"
 #include "daemon/ringd/job/plan/placed_plan.h"
 #include "net/clock.h"
 #include "net/ring.h"
@@ -44,6 +45,8 @@ struct job {
     json_t *spec, *result;           /* owned; result NULL until there is one */
     size_t spec_bytes;               /* what the spec takes, as coord counts it */
     struct loan *loan;               /* held until it ends: what its client opened for it; NULL: nothing */
+    struct job_change *change;       /* owned: what it is to be planned again with; NULL: nothing */
+    uint64_t changes;                /* how often that has changed */
     char error[768];                 /* why it failed, or why it still waits */
     struct shortage *shortage;       /* owned: what its last plan lacked; NULL: it was never planned */
     char unsaved[512];               /* why its last save is not on the disk; "": it is */
@@ -142,6 +145,10 @@ void job_choose_copies(struct job *job);
 /* Back to what it was when it left the queue, for another try: what it has trained, saved and said
  * counts on. */
 void job_reset(struct job *job);
+
+/* It has its change from now on: there is one. Its spec is counted as coord counts it. */
+void job_take_change(struct job *job);
+void job_drop_change(struct job *job); /* if there is one: it never will */
 
 /* What is said next to a conversation that waits for it; NULL ends it. Takes the reference. */
 void job_hold_turn(struct job *job, json_t *words);

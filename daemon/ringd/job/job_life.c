@@ -232,6 +232,8 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
         job_hear_start(l->setup.log, job);
     job->ran = *job_nodes(job);
     life_enter(l, JOB_RUNNING);
+    if (job->change && job->change->is_planned)
+        life_tell_change(l, NULL);
     job_mark(job, &job->start.connected, clock_now());
     job->progressed = job->began_running = clock_now();
     job->began_step = job->step;
@@ -320,6 +322,8 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
     if (json_is_true(json_object_get(body, "busy")) &&
         (job->state == JOB_OPENING || job->state == JOB_PLANNING))
         life_stop(l, JOB_QUEUED, cause ? cause : "");
+    else if (!json_is_true(json_object_get(body, "lost")) && life_gave_up_change(l, text))
+        return;
     else if (lacks_memory(l, rank, body))
         wait_for_memory(l);
     else if (json_is_true(json_object_get(body, "lost")))

@@ -40,7 +40,8 @@ struct job_life_setup { /* the pointers are borrowed */
     /* A stage of this node is to plan it; takes over the references. */
     void (*plan)(void *owner, const struct job *job, json_t *nodes);
     void (*idle)(void *owner); /* a conversation has been answered, and waits for what is said next */
-    void (*runs)(void *owner, struct job *job); /* all its ranks are connected */
+    void (*takes_change)(void *owner, struct job *job); /* it has a plan with its change: job_take_change */
+    void (*runs)(void *owner, struct job *job);         /* all its ranks are connected */
     /* No job is here any more: it has ended, or is to be QUEUED for another try. Not saved yet. */
     void (*over)(void *owner, struct job *job, enum job_state how);
     void *owner;

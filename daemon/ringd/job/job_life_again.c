@@ -66,6 +66,46 @@ void life_starve(struct job_life *l, const char *stage_of, const char *cause)
     life_interrupt(l, stage_of, text);
 }
 
+/* The user wants it so. */
+static void plan_again(const struct job *job, struct interruption *i, const char *cause)
+{
+    interruption_plan(i, job_nodes(job), job_type_unit(job->type), job_progressed(job), cause);
+}
+
+void life_tell_change(struct job_life *l, const char *why)
+{
+    struct job *job = l->job;
+    json_t *names = json_array(), *folder;
+    const char *name;
+    json_object_foreach ((json_t *)(uintptr_t)(why ? job->asked.adapters : job->change->asked.adapters), name,
+                         folder)
+        json_array_append_new(names, json_string(name));
+    json_t *event = json_pack("{s:I s:o s:s?}", "change", (json_int_t)job->change->number, "adapters", names,
+                              "error", why);
+    if (why) {
+        job_log_note(l->setup.log, job, "is not served %s: %s", job->change->why, why);
+        job_drop_change(job);
+        job->changes++; /* what the job goes on with is another thing again */
+    } else {
+        job_log_note(l->setup.log, job, "is served %s", job->change->why);
+        l->setup.takes_change(l->setup.owner, job);
+        job_log_changed(l->setup.log, job);
+    }
+    job_log_publish(l->setup.log, job, "adapters", event);
+}
+
+bool life_gave_up_change(struct job_life *l, const char *cause)
+{
+    struct job *job = l->job;
+    if (!job->change || !job->change->is_planned ||
+        (job->state != JOB_PLANNING && job->state != JOB_OPENING && job->state != JOB_CONNECTING))
+        return false;
+    plan_again(job, &job->interruption, cause);
+    life_tell_change(l, cause);
+    life_stop(l, JOB_INTERRUPTED, job->interruption.cause);
+    return true;
+}
+
 static void go_on(struct job_life *l, const struct members_ring *ring)
 {
     struct job *job = l->job;
@@ -138,7 +178,7 @@ static void ask_to_leave(struct job_life *l, enum job_state next, const char *ca
         return;
     job->leaves_for = next;
     if (!is_asked)
-        job_log_note(l->setup.log, job, "stops after its next step: %s", cause);
+        job_log_note(l->setup.log, job, "stops after its next %s: %s", job_type_unit(job->type), cause);
     text_clean(job->error, sizeof job->error, cause, true);
     job_send_leave(l->setup.post, job);
 }
@@ -148,6 +188,10 @@ void life_look_whether_to_leave(struct job_life *l)
     struct job *job = l->job;
     struct members_ring ring;
     char why[300], obstacle[700];
+    if (job->change && job->leaves_for == JOB_QUEUED) {
+        snprintf(why, sizeof why, "it is planned again %s", job->change->why);
+        ask_to_leave(l, JOB_INTERRUPTED, why);
+    }
     if (job->type != JOB_TRAIN || job->leaves_for != JOB_QUEUED)
         return;
     if (departure_is_drained(job, l->setup.members, why, sizeof why)) {
@@ -179,7 +223,7 @@ void life_left(struct job_life *l, size_t rank, const json_t *body)
     if (rank != 0 || job->leaves_for == JOB_QUEUED)
         return;
     job->has_left = true;
-    interruption_plan(&job->interruption, job_nodes(job), job->step, job->error);
+    plan_again(job, &job->interruption, job->error);
     life_stop(l, job->leaves_for, job->interruption.cause);
 }
 
@@ -253,7 +297,7 @@ int job_life_pause(struct job_life *l)
         ask_to_leave(l, JOB_PAUSED, "it was paused");
         return 0;
     }
-    interruption_plan(&l->job->interruption, job_nodes(job), job->step, "it was paused");
+    plan_again(job, &l->job->interruption, "it was paused");
     life_stop(l, JOB_PAUSED, "it was paused");
     return 0;
 }

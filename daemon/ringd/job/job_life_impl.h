@@ -46,6 +46,11 @@ void life_look_whether_to_leave(struct job_life *l);
 /* The same, of one whose ranks have said how fast they are. */
 void life_look_at_pace(struct job_life *l);
 void life_left(struct job_life *l, size_t rank, const json_t *body); /* it has, rank 0 says */
+/* The job has its change from now on; why: it never will, a sentence. There is one. */
+void life_tell_change(struct job_life *l, const char *why);
+/* No plan with its change can be made, or opened: it goes on without, once its nodes have let go of
+ * it. False: there is none that is planned. */
+bool life_gave_up_change(struct job_life *l, const char *cause);
 /* A conversation that has been answered, and was told that nothing more will be said. */
 bool life_is_over(const struct job *job);
 

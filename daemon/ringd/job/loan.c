@@ -218,6 +218,88 @@ int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about
     return take(ret, book, about, fds, n, true, err);
 }
 
+static bool has(const json_t *list, const char *path)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (!strcmp(json_string_value(one), path))
+            return true;
+    return false;
+}
+
+/* Is it in the list, or the folder that it lies in? */
+static bool has_or_holds(const json_t *list, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = xstrndup(path, slash ? (size_t)(slash - path) : 0);
+    const bool is_in = has(list, path) || has(list, folder);
+    free(folder);
+    return is_in;
+}
+
+static bool covers(const struct loan *loan, const char *path)
+{
+    return loan && (has(json_object_get(loan->about, "files"), path) ||
+                    has_or_holds(json_object_get(loan->about, "folders"), path));
+}
+
+/* What is being put together: about and fds as loan_new has them. */
+struct loan_joining {
+    json_t *files, *folders;
+    const json_t *paths; /* borrowed: nothing else is wanted */
+    int fds[LOAN_FILES_MAX];
+    size_t n;
+};
+
+/* Of a loan what `but` (NULL: nothing) does not cover. −E2BIG or −errno. */
+static int join(struct loan_joining *to, const struct loan *loan, const struct loan *but)
+{
+    size_t i;
+    json_t *path;
+    json_array_foreach (json_object_get(loan->about, "folders"), i, path)
+        if (has(to->paths, json_string_value(path)) && !has(to->folders, json_string_value(path)))
+            json_array_append(to->folders, path);
+    json_array_foreach (json_object_get(loan->about, "files"), i, path) {
+        if (covers(but, json_string_value(path)) || !has_or_holds(to->paths, json_string_value(path)))
+            continue;
+        if (to->n == LOAN_FILES_MAX)
+            return -E2BIG;
+        to->fds[to->n] = fcntl(loan->fds[i], F_DUPFD_CLOEXEC, 3);
+        if (to->fds[to->n] < 0)
+            return -errno;
+        to->n++;
+        json_array_append(to->files, path);
+    }
+    return 0;
+}
+
+static int refuse_to_join(const struct loan_joining *to, int r, struct err *err)
+{
+    close_aside(to->fds, to->n);
+    return r == -E2BIG
+               ? err_set(err, r, "the job would hold more than %d files of its users open", LOAN_FILES_MAX)
+               : err_set(err, -ENOBUFS, "the files that were opened for this job cannot be kept: %s",
+                         strerror(-r));
+}
+
+int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, const json_t *paths,
+              struct err *err)
+{
+    struct loan_joining to = {.files = json_array(), .folders = json_array(), .paths = paths};
+    json_t *about = json_pack("{s:o s:o}", "files", to.files, "folders", to.folders);
+    int r = had ? join(&to, had, more) : 0;
+    if (!r && more)
+        r = join(&to, more, NULL);
+    *ret = NULL;
+    if (r)
+        r = refuse_to_join(&to, r, err);
+    else if (to.n)
+        r = take(ret, (more ? more : had)->book, about, to.fds, to.n, true, err);
+    json_decref(about);
+    return r;
+}
+
 struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
 {
     struct loan_book *book = xcalloc(1, sizeof *book);
@@ -228,16 +310,6 @@ struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
 }
 
 /* --- what is in it ---------------------------------------------------------------------------- */
-
-static bool has(const json_t *list, const char *path)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (!strcmp(json_string_value(one), path))
-            return true;
-    return false;
-}
 
 bool loan_has(const struct loan *loan, const char *path)
 {

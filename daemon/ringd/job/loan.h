@@ -44,6 +44,11 @@ int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, con
  * folder. */
 int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
                   struct err *err);
+/* The files of both (NULL: none) that lie at one of these paths, or in a folder of that path; of
+ * what is in both, what `more` has. They stay the loans' too. ret: NULL: there are none. −E2BIG,
+ * −ENOBUFS with a sentence. */
+int loan_join(struct loan **ret, const struct loan *had, const struct loan *more, const json_t *paths,
+              struct err *err);
 struct loan *loan_hold(struct loan *loan); /* NULL stays NULL */
 void loan_drop(struct loan *loan);
 

@@ -329,6 +329,10 @@ void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct 
     w->class = job_class_of(type);
     w->planned_bytes = 0;
     w->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
+    const uint64_t changes = (uint64_t)json_integer_value(json_object_get(spec, "changes"));
+    if (changes != w->changes) /* one that rests may open the files that there were before, and no others */
+        worker_drop_stage(w);
+    w->changes = changes;
     w->state = WORKER_PLANNING;
     if (!start_stage(w, loan))
         worker_say(w, message);

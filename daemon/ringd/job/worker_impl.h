@@ -41,6 +41,7 @@ struct worker {
     uint8_t head[16];
     struct origin origin; /* where it was submitted */
     uint64_t submitted;   /* and when: its number may come again after a loss */
+    uint64_t changes;     /* of what it asks for, when its stage was started */
     struct head_question {
         struct origin of;
         uint8_t head[16];

@@ -258,8 +258,8 @@ void served_complete(const struct served *served, struct http_call *call, enum c
     for (size_t i = 0; i < c->request.nprompts && !r; i++) {
         struct prompt_ask *a = &c->asks[i];
         *a = (struct prompt_ask){.of = c, .at = i};
-        r = desk_ask(served->desk, &a->ask, served->model->job, ask_of(c, i), c->request.n, &ops, a,
-                     &refusal);
+        r = desk_ask(served->desk, &a->ask, served->model->job, served_request(served, ask_of(c, i)),
+                     c->request.n, &ops, a, &refusal);
     }
     if (r) {
         c->status = served_refuse(call, api == API_MESSAGES, &refusal);

@@ -12,19 +12,23 @@
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/serve/visit_lines.h"
 #include "daemon/ringd/timer.h"
+#include "net/clock.h"
 
 enum {
     PATIENCE_MS = 600000,
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
     ASKS_MAX = 4096,       /* two requests with the most inputs of embeddings; each event looks for its own */
     TOP_MAX = 20,
-    BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
-    LOSSES_MAX = 3,  /* of stages that worked on a request and said no token of it */
+    BYTES_MAX = 256,   /* of a token's text that is no UTF-8 */
+    LOSSES_MAX = 3,    /* of stages that worked on a request and said no token of it */
+    SPEED_US = 900000, /* a busy stage reports each second */
 };
 
+static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
+
 struct ask_choice {
-    json_t *ids;         /* owned: its tokens so far */
-    struct instant last; /* when the last of them came */
+    json_t *ids;       /* owned: its tokens so far */
+    struct instant at; /* when the last of them came */
     bool is_over;
 };
 
@@ -43,7 +47,7 @@ struct model_ask {
     unsigned losses;        /* stages that have ended since its last token */
     uint64_t serving;       /* the last time that a stage took requests and this one was looked at */
     size_t bytes;           /* in the ledger */
-    struct instant since;
+    struct instant asked;
 };
 
 struct desk_entry {
@@ -62,6 +66,29 @@ struct desk {
     uint64_t serving; /* how often a stage began to take requests */
 };
 
+static struct desk_entry *entry_of(const struct desk *d, uint64_t job)
+{
+    struct desk_entry *m;
+    LIST_FOREACH (m, &d->models, next)
+        if (m->it.job == job)
+            return m;
+    return NULL;
+}
+
+/* Of the model; NULL: it is gone. */
+static struct desk_stats *stats_of(const struct desk *d, uint64_t job)
+{
+    struct desk_entry *m = entry_of(d, job);
+    return m ? &m->it.stats : NULL;
+}
+
+static void count(const struct model_ask *a, enum desk_outcome outcome)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    if (stats)
+        stats->outcomes[outcome]++;
+}
+
 /* --- the end of a request --------------------------------------------------------------------- */
 
 static bool say(struct model_ask *a, json_t *message)
@@ -78,6 +105,7 @@ static void finish(struct model_ask *a)
 static void fail(struct model_ask *a, const struct refusal *refusal)
 {
     finish(a);
+    count(a, DESK_FAILED);
     a->ops->failed(a->owner, refusal);
 }
 
@@ -85,8 +113,10 @@ void ask_drop(struct model_ask *a)
 {
     if (!a)
         return;
-    if (!a->is_over)
+    if (!a->is_over) {
+        count(a, DESK_CANCELLED);
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
+    }
     LIST_REMOVE(a, next);
     a->d->n--;
     ledger_give(&a->d->bytes, a->bytes);
@@ -162,7 +192,7 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
                             .ops = ops,
                             .owner = owner,
                             .bytes = bytes,
-                            .since = clock_now()};
+                            .asked = clock_now()};
     for (size_t i = 0; i < choices; i++)
         a->choices[i].ids = json_array();
     a->serving = d->serving; /* what serves now hears of it below */
@@ -207,15 +237,6 @@ static size_t size_of(const json_t *event, const char *key)
 {
     const json_int_t value = json_integer_value(json_object_get(event, key));
     return value > 0 ? (size_t)value : 0;
-}
-
-static struct desk_entry *entry_of(const struct desk *d, uint64_t job)
-{
-    struct desk_entry *m;
-    LIST_FOREACH (m, &d->models, next)
-        if (m->it.job == job)
-            return m;
-    return NULL;
 }
 
 /* Before it serves. */
@@ -271,13 +292,51 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
     }
 }
 
+/* Between two reports that lie far enough apart. A stage that began afresh counts from 0. */
+static void measure_speed(struct desk_model *m, const json_t *event)
+{
+    const struct desk_sample now = {clock_now(), size_of(event, "generated_tokens")};
+    const int64_t us = clock_since_us(now.at, m->since.at);
+    const bool has_work = size_of(event, "running") + size_of(event, "waiting") > 0;
+    if (m->load && now.tokens >= m->since.tokens && us >= SPEED_US)
+        m->speed = (double)(now.tokens - m->since.tokens) * 1e6 / (double)us;
+    if (!has_work)
+        m->speed = 0;
+    if (!m->load || !has_work || now.tokens < m->since.tokens || us >= SPEED_US)
+        m->since = now;
+}
+
 static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 {
     struct desk_entry *m = entry_of(d, job);
     if (!m)
         return;
+    measure_speed(&m->it, event);
     json_decref(m->it.load);
     m->it.load = json_deep_copy(event);
+    json_object_del(m->it.load, "ev"); /* it is shown as it is */
+}
+
+static double seconds_since(struct instant then)
+{
+    return 1e-6 * (double)clock_since_us(clock_now(), then);
+}
+
+static void count_begun(const struct model_ask *a)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    if (stats)
+        histogram_add(&stats->queue, seconds_ends, seconds_since(a->asked));
+}
+
+static void count_token(const struct model_ask *a, struct ask_choice *c)
+{
+    struct desk_stats *stats = stats_of(a->d, a->job);
+    const bool is_first = !json_array_size(c->ids);
+    if (stats)
+        histogram_add(is_first ? &stats->first : &stats->between, seconds_ends,
+                      seconds_since(is_first ? a->asked : c->at));
+    c->at = clock_now();
 }
 
 static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
@@ -290,9 +349,7 @@ static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
     if (a->is_begun) /* once more, after a loss */
         return;
     a->is_begun = true;
-    struct desk_entry *m = entry_of(d, job);
-    if (m)
-        latencies_add(&m->it.metrics.queue, (uint64_t)clock_since_us(clock_now(), a->since));
+    count_begun(a);
     const struct ask_begun begun = {.prompt_tokens = size_of(event, "prompt_tokens"),
                                     .cached_tokens = size_of(event, "cached_tokens"),
                                     .tail = json_is_string(tail) ? json_string_value(tail) : "",
@@ -332,21 +389,6 @@ static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *tok
     return !json_array_append_new(c->ids, json_integer(json_integer_value(id)));
 }
 
-/* Of its choice; the first of all choices is what a client waits for. */
-static void time_token(const struct model_ask *a, struct ask_choice *c)
-{
-    struct desk_entry *m = entry_of(a->d, a->job);
-    const struct instant now = clock_now();
-    bool is_first = true;
-    for (size_t i = 0; i < a->nchoices; i++)
-        is_first = is_first && !json_array_size(a->choices[i].ids);
-    if (m && is_first)
-        latencies_add(&m->it.metrics.first_token, (uint64_t)clock_since_us(now, a->since));
-    else if (m && json_array_size(c->ids))
-        latencies_add(&m->it.metrics.between_tokens, (uint64_t)clock_since_us(now, c->last));
-    c->last = now;
-}
-
 static void hear_token(struct desk *d, uint64_t job, const json_t *token)
 {
     char rooms[TOP_MAX + 1][BYTES_MAX];
@@ -360,7 +402,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
         size_of(token, "n") != json_array_size(c->ids) + 1)
         return; /* of an attempt that is over, or nonsense */
     wait_on(a);
-    time_token(a, c);
+    count_token(a, c);
     if (!keep_id(a, c, token)) {
         refusal_set(&refusal, REFUSAL_BUSY, NULL, "answers under way fill all the memory for them");
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
@@ -381,12 +423,18 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
     else
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
     close_choice(a, c);
+    if (a->is_over)
+        count(a, DESK_STOPPED);
 }
 
 static void hear_tokens(struct desk *d, uint64_t job, const json_t *event)
 {
     size_t i;
     json_t *token;
+    struct desk_stats *stats = stats_of(d, job);
+    const size_t n = json_array_size(json_object_get(event, "tokens"));
+    if (stats && n)
+        histogram_add(&stats->batch, tokens_ends, (double)n);
     json_array_foreach (json_object_get(event, "tokens"), i, token)
         hear_token(d, job, token);
 }
@@ -425,6 +473,8 @@ static void hear_ended(struct desk *d, uint64_t job, const json_t *event)
         return;
     }
     close_choice(a, c);
+    if (a->is_over)
+        count(a, strcmp(why, "length") ? DESK_STOPPED : DESK_CUT);
     a->ops->ended(a->owner, at, !strcmp(why, "length"));
 }
 
@@ -434,6 +484,7 @@ static void hear_answer(struct desk *d, uint64_t job, const json_t *event)
     if (!a || !a->ops->answered)
         return;
     finish(a);
+    count(a, DESK_STOPPED);
     a->ops->answered(a->owner, event);
 }
 
@@ -464,22 +515,23 @@ bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *eve
 
 /* --- models, opening and closing -------------------------------------------------------------- */
 
+const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before)
+{
+    const struct desk_entry *m = before ? LIST_NEXT(entry_of(d, before->job), next) : LIST_FIRST(&d->models);
+    return m ? &m->it : NULL;
+}
+
 const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
     const struct desk_entry *m = entry_of(d, job);
     return m && m->it.max_context ? &m->it : NULL;
 }
 
-void desk_count_call(struct desk *d, uint64_t job, unsigned status, uint64_t us)
+json_t *desk_model_encode(const struct desk_model *m)
 {
-    struct desk_entry *m = entry_of(d, job);
-    if (m)
-        serve_metrics_call(&m->it.metrics, status, us);
-}
-
-struct visit_lines *desk_visit_lines(struct desk *d)
-{
-    return &d->lines;
+    return json_pack("{s:I s:I s:I s:f s:O?}", "max_context", (json_int_t)m->max_context, "dim",
+                     (json_int_t)m->dim, "kv_blocks", (json_int_t)m->kv_blocks, "tokens_per_second", m->speed,
+                     "load", m->load);
 }
 
 static void forget_model(struct desk_entry *m)
@@ -519,6 +571,11 @@ struct desk *desk_new(const struct desk_setup *setup)
     LIST_INIT(&d->models);
     ledger_register(setup->ledger, &d->bytes, "asks", MOST_BYTES);
     return d;
+}
+
+struct visit_lines *desk_visit_lines(struct desk *d)
+{
+    return &d->lines;
 }
 
 void desk_free(struct desk *d)

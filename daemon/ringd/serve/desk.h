@@ -2,8 +2,8 @@
  *
  * Requests to the models that this node serves: it is the head of a job of type serve, and its
  * stage, rank 0, answers. The desk hands requests to the stage and gives back what it says. It
- * keeps the tokens of an answer until the answer ends: should the job lose a node, it asks the next
- * stage to go on behind them. Knows no client. Loop thread. */
+ * keeps the tokens of an answer until the answer ends: should the job lose a node, it asks the
+ * next stage to go on behind them. Knows no client. Loop thread. */
 #ifndef DAEMON_DESK_H
 #define DAEMON_DESK_H
 
@@ -15,7 +15,8 @@
 #include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
-#include "daemon/ringd/serve/serve_metrics.h"
+#include "daemon/ringd/serve/desk_stats.h"
+#include "net/clock.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -45,13 +46,21 @@ struct desk_model {
     size_t dim;         /* values of an embedding */
     size_t kv_blocks;
     json_t *load; /* owned: its last event "load", or NULL */
-    struct serve_metrics metrics;
+    struct desk_stats stats;
+    double speed; /* tokens that it generated per second, lately; 0: it has nothing to do */
+    struct desk_sample {
+        struct instant at;
+        uint64_t tokens;
+    } since; /* from which on that is counted */
 };
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
+/* For people and programs; a new object. */
+json_t *desk_model_encode(const struct desk_model *model);
 
-/* A call for it has ended with that status of HTTP, after so long. */
-void desk_count_call(struct desk *d, uint64_t job, unsigned status, uint64_t us);
-struct visit_lines *desk_visit_lines(struct desk *d); /* of all models */
+/* The one after it; NULL begins, and ends. */
+const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before);
+
+struct visit_lines *desk_visit_lines(struct desk *d); /* of all models (visit_lines.h) */
 
 /* An event of a stage. True: it was for the desk alone. */
 bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);

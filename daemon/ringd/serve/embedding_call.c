@@ -118,8 +118,8 @@ void served_embed(const struct served *served, struct http_call *call, json_t *b
     for (size_t i = 0; i < n && !r; i++) {
         struct input_ask *a = &e->asks[i];
         *a = (struct input_ask){.of = e, .at = i};
-        r = desk_ask(served->desk, &a->ask, served->model->job, ask_of(&e->request.input[i]), 0, &ops, a,
-                     &refusal);
+        r = desk_ask(served->desk, &a->ask, served->model->job,
+                     served_request(served, ask_of(&e->request.input[i])), 0, &ops, a, &refusal);
     }
     if (r)
         fail(e, &refusal);

@@ -13,6 +13,13 @@ static void reply(struct http_call *call, unsigned status, json_t *answer)
     json_decref(answer);
 }
 
+json_t *served_request(const struct served *served, json_t *request)
+{
+    if (served->adapter)
+        json_object_set_new(request, "adapter", json_string(served->adapter));
+    return request;
+}
+
 unsigned served_status(bool is_anthropic, const struct refusal *refusal)
 {
     return is_anthropic ? refusal_anthropic_status(refusal) : refusal_openai_status(refusal);

@@ -78,12 +78,10 @@ static void visit_free(struct visit *v)
 void visit_end(struct visit *v, unsigned status)
 {
     char end[160];
-    const uint64_t us = (uint64_t)clock_since_us(clock_now(), v->since);
+    const uint64_t ms = (uint64_t)clock_since_us(clock_now(), v->since) / 1000;
     snprintf(end, sizeof end, "%u, %zu tokens in, %zu out, %llu ms", status, v->in, v->out,
-             (unsigned long long)us / 1000);
+             (unsigned long long)ms);
     say(v, end);
-    if (v->job)
-        desk_count_call(v->desk, v->job, status, us);
     visit_free(v);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * One request of a client for what is served, from its arrival to its last byte: a line in the
- * journal at its end, and a count of the model. A line says who asked for what, and how much came
+ * journal at its end. It says who asked for what, and how much came
  * of it; it never has a word of the request or the answer. Loop thread. */
 #ifndef DAEMON_VISIT_H
 #define DAEMON_VISIT_H

@@ -385,13 +385,36 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
+/* Each is loaded as if it were the only one; requests name it. */
+static int plan_adapters(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    const char *name;
+    json_t *folder;
+    size_t n = 0;
+    int r = 0;
+    json_object_foreach ((json_t *)(uintptr_t)h->spec.adapters, name, folder) {
+        struct tune *t = n ? &p->more[n - 1] : &p->tune;
+        struct head_adapter *a = &h->adapters[n++];
+        const char *dir = json_string_value(folder);
+        h->nadapters = n;
+        p->nmore = n - 1;
+        snprintf(a->name, sizeof a->name, "%s", name);
+        r = adapter_read_config(t, dir, h->family, &h->config, err);
+        r = r ? r : adapter_in_open(&a->in, dir, t, h->family, &h->config, err);
+        if (r)
+            return err_prefix(err, r, "--adapter %s", name);
+    }
+    return 0;
+}
+
 static int plan_serve(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     const struct job_spec *s = &h->spec;
     const size_t made_for = config_positions(&h->config);
     struct err quiet;
-    int r = plan_adapter(h, err);
+    int r = plan_adapters(h, err);
     if (r)
         return r;
     if (open_tokenizer(h, &quiet))

@@ -20,8 +20,8 @@
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
 
-/* One of the adapters that a job trains on the same weights; of every other job there is one,
- * without a name. */
+/* One of the adapters that a job trains on the same weights, or serves; of every other job there is
+ * one, without a name. */
 struct head_adapter {
     char name[SWEEP_NAME];
     json_t *json; /* owned: the job as it would be without the others, what spec points into */

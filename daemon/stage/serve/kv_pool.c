@@ -58,9 +58,10 @@ static uint64_t hash_on(uint64_t of, const uint32_t *ids)
     return of;
 }
 
+/* The chain of hashes begins with the root. */
 static uint64_t start_of(const struct kv_pool *p, const struct kv_table *t)
 {
-    return t->known ? t->hash : p->salt;
+    return t->known ? t->hash : rng_mix(p->salt + t->root);
 }
 
 static uint32_t *list_of(struct kv_pool *p, uint64_t hash)
@@ -182,7 +183,7 @@ void kv_pool_drop(struct kv_pool *p, struct kv_table *t)
     while (t->n)
         release(p, t->blocks[--t->n]);
     free(t->blocks);
-    *t = (struct kv_table){0};
+    *t = (struct kv_table){.root = t->root};
 }
 
 struct kv_pool *kv_pool_new(size_t blocks, uint64_t salt)

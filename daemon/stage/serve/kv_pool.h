@@ -14,12 +14,13 @@
 
 struct kv_pool;
 
-/* The blocks of a sequence. All zero at the beginning. */
+/* The blocks of a sequence. All zero at the beginning, but for its root. */
 struct kv_table {
     uint32_t *blocks; /* owned [n] */
     size_t n, cap;
     size_t known;  /* of them: full ones that others may share, */
     uint64_t hash; /* and the hash of their tokens */
+    uint32_t root; /* what all of it was computed with, beside its tokens: only tables of the same share */
 };
 
 /* NULL: no memory. `salt` keeps others from choosing texts whose hashes meet. */
@@ -34,7 +35,7 @@ int kv_pool_grow(struct kv_pool *p, struct kv_table *t, size_t n);
 /* The first n positions, of these ids, are computed, or will be before anything that is asked for
  * later. */
 void kv_pool_note(struct kv_pool *p, struct kv_table *t, const uint32_t *ids, size_t n);
-/* Lets go of all its blocks. */
+/* Lets go of all its blocks; its root stays. */
 void kv_pool_drop(struct kv_pool *p, struct kv_table *t);
 
 size_t kv_pool_used(const struct kv_pool *p); /* blocks that sequences hold */

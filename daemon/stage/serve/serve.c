@@ -201,17 +201,6 @@ static bool may_send(const struct server_run *s)
     return s->nflights < s->plan->ranks;
 }
 
-static void count_rows(struct serve_counts *c, size_t rows)
-{
-    size_t i = 0;
-    while (i < ROWS_ENDS && rows > (size_t)1 << i)
-        i++;
-    if (i < ROWS_ENDS)
-        c->sizes[i]++;
-    c->microbatches++;
-    c->rows += rows;
-}
-
 /* 1: a microbatch was sent; 0: there is nothing to compute now. */
 static int send_next(struct server_run *s, struct err *err)
 {
@@ -221,7 +210,6 @@ static int send_next(struct server_run *s, struct err *err)
     int e = flight_fill(s, &f, &any, err);
     if (e || !any)
         return e;
-    count_rows(&s->counts, f.batch.nrows);
     f.mb = ++s->last_mb;
     f.sent_at = clock_now();
     s->flights[s->nflights++] = f;

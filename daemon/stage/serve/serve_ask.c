@@ -140,6 +140,19 @@ static int read_embedding(struct serve_ask *a, const struct serve_model *m, stru
                          m->head->plan.positions);
 }
 
+static int read_adapter(struct serve_ask *a, const struct head *h, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(a->json, "adapter"));
+    a->adapter = STAGE_NO_ADAPTER;
+    for (uint32_t i = 0; name && *name && i < h->nadapters; i++)
+        if (!strcmp(h->adapters[i].name, name))
+            a->adapter = i;
+    return !name || a->adapter != STAGE_NO_ADAPTER
+               ? 0
+               : err_set(err, -ENOENT,
+                         "the adapter \"%s\" is not served any more: GET /v1/models lists what is", name);
+}
+
 static int read_ask(struct serve_ask *a, struct serve_model *m, struct err *err)
 {
     static const char *const kinds[ASK_KINDS] = {"text", "embed", "tokenize", "detokenize"};
@@ -148,7 +161,9 @@ static int read_ask(struct serve_ask *a, struct serve_model *m, struct err *err)
         a->kind++;
     if (a->kind == ASK_KINDS)
         return err_set(err, -EINVAL, "the request is of no kind that this version knows");
-    int r = read_prompt(a, m, err);
+    int r = read_adapter(a, m->head, err);
+    if (!r)
+        r = read_prompt(a, m, err);
     if (!r && a->kind <= ASK_EMBED && !a->n)
         r = err_set(err, -EINVAL, "the prompt is empty, and this tokenizer adds no token: give a text");
     if (!r && a->kind == ASK_TEXT)

@@ -3,6 +3,7 @@
  * A request for a model that is served, as the daemon's message {"do":"ask","ask":{…}} has it:
  *   "id"      the daemon's number for it
  *   "kind"    "text", "embed", "tokenize" or "detokenize"
+ *   "adapter" of a text or an embedding: the name of one of the job's; without: the model alone
  *   the prompt: "messages" with perhaps "tools", "template_args" and "generation" (false: without
  *             the beginning of an answer), or "text" with perhaps "special", or "ids"
  *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
@@ -16,6 +17,7 @@
 
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/serve/serve_forms.h"
+#include "engine/model/stage.h"
 #include "engine/text/chat.h"
 
 enum ask_kind { ASK_TEXT, ASK_EMBED, ASK_TOKENIZE, ASK_DETOKENIZE, ASK_KINDS };
@@ -27,7 +29,8 @@ struct serve_ask {
     struct job_spec spec; /* of a text: the choice of its tokens */
     uint32_t *ids;        /* owned [n]: the prompt, or of detokenize what it is about */
     size_t n;
-    char *tail; /* owned: the end of the prompt's text, or NULL */
+    char *tail;       /* owned: the end of the prompt's text, or NULL */
+    uint32_t adapter; /* as in stage_piece */
     size_t choices, max_tokens;
     struct serve_form *form;           /* held; NULL: its answers may say anything */
     bool wants_logprob, is_last_alone; /* is_last_alone: of an embedding, the last token's */
@@ -47,8 +50,8 @@ struct serve_model {
     char why[sizeof((struct err *)NULL)->text]; /* why not */
 };
 
-/* −EINVAL, −E2BIG (it is longer than the context) or −ENOMEM, with a sentence. The ask is the
- * caller's, for serve_ask_free. */
+/* −EINVAL, −ENOENT (no such adapter), −E2BIG (it is longer than the context) or −ENOMEM, with a
+ * sentence. The ask is the caller's, for serve_ask_free. */
 int serve_ask_read(struct serve_ask **ret, struct serve_model *model, const json_t *json, struct err *err);
 void serve_ask_free(struct serve_ask *a);
 

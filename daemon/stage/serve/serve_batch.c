@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Each microbatch has a row of every sequence that waits for its next token, but no more than its
- * share, so that as many are under way as there are stages; and the next pieces of prompts, so many
- * tokens of all of them together. */
+ * share, so that as many are under way as there are stages; and the next pieces of prompts, so
+ * many tokens of all of them together. */
 #include "daemon/stage/serve/serve_impl.h"
 
 #include <errno.h>
@@ -118,7 +118,7 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
                              .nblocks = (end + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
                              .at = q->computed,
                              .n = n,
-                             .adapter = s->plan->tune.kind == TUNE_LORA ? 0 : STAGE_NO_ADAPTER};
+                             .adapter = q->ask->adapter};
     f->of_piece[f->batch.npieces++] = q;
     memcpy(f->ids + f->batch.nrows, q->ids + q->computed, n * sizeof *f->ids);
     f->batch.nrows += n;

@@ -44,13 +44,9 @@ struct flight {
     struct seq *hidden; /* of whose rows hidden values are wanted, or NULL */
 };
 
-enum { ROWS_ENDS = 12 /* of 1, 2, 4, … 2048 rows */ };
-
 struct serve_counts {
-    size_t running, waiting;
+    size_t requests, running, waiting; /* requests, and their answers */
     uint64_t prompt, cached, generated, preempted, guessed, guessed_right;
-    uint64_t microbatches, rows; /* rows: of all of them */
-    uint64_t sizes[ROWS_ENDS];   /* microbatches of no more rows than that, and of more than before */
 };
 
 struct server_run {

@@ -90,7 +90,7 @@ static int seq_new(struct seq **ret, struct server_run *s, struct serve_ask *ask
     struct seq *q = calloc(1, sizeof *q);
     if (!q)
         return err_set(err, -ENOMEM, "out of memory for a request");
-    *q = (struct seq){.ask = ask, .choice = choice, .n_prompt = ask->n};
+    *q = (struct seq){.ask = ask, .choice = choice, .n_prompt = ask->n, .table = {.root = ask->adapter}};
     int r = read_prompt(q, s, err);
     r = r ? r : read_so_far(q, s, err);
     if (!r && q->ending)

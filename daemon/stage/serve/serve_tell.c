@@ -74,6 +74,7 @@ void tell_refused(struct server_run *s, uint64_t id, int code, const char *why)
     stage_event(s->head->events, "refused",
                 json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kind",
                           code == -E2BIG    ? "too_long"
+                          : code == -ENOENT ? "no_model"
                           : code == -ENOMEM ? "busy"
                                             : "invalid",
                           "error", why));
@@ -100,8 +101,11 @@ void tell_load(struct server_run *s, bool must)
     struct serve_counts *c = &s->counts;
     if (!must && clock_since_us(now, s->told_at) < LOAD_US)
         return;
-    c->running = c->waiting = 0;
+    const struct serve_ask *last = NULL;
+    c->requests = c->running = c->waiting = 0;
     for (const struct seq *q = s->seqs; q; q = q->next) {
+        c->requests += q->ask != last; /* the answers of a request stand beside each other */
+        last = q->ask;
         c->running += q->is_running;
         c->waiting += !q->is_running;
     }
@@ -109,16 +113,12 @@ void tell_load(struct server_run *s, bool must)
         return;
     s->told = *c;
     s->told_at = now;
-    json_t *sizes = json_array();
-    for (size_t i = 0; i < ROWS_ENDS; i++)
-        json_array_append_new(sizes, json_integer((json_int_t)c->sizes[i]));
     stage_event(s->head->events, "load",
-                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:o}", "running",
-                          (json_int_t)c->running, "waiting", (json_int_t)c->waiting, "kv_used",
-                          (json_int_t)kv_pool_used(s->pool), "kv_blocks", (json_int_t)s->plan->kv_blocks,
-                          "prompt_tokens", (json_int_t)c->prompt, "cached_tokens", (json_int_t)c->cached,
-                          "generated_tokens", (json_int_t)c->generated, "preempted", (json_int_t)c->preempted,
-                          "guessed_tokens", (json_int_t)c->guessed, "guessed_right",
-                          (json_int_t)c->guessed_right, "microbatches", (json_int_t)c->microbatches, "rows",
-                          (json_int_t)c->rows, "sizes", sizes));
+                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "requests",
+                          (json_int_t)c->requests, "running", (json_int_t)c->running, "waiting",
+                          (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool), "kv_blocks",
+                          (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
+                          "cached_tokens", (json_int_t)c->cached, "generated_tokens",
+                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted, "guessed_tokens",
+                          (json_int_t)c->guessed, "guessed_right", (json_int_t)c->guessed_right));
 }

@@ -157,12 +157,13 @@ int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *l
     const bool resumes = json_is_true(json_object_get(spec, "resume"));
     int r = 0;
     for (const struct field *f = job_spec_fields(); f->name && !r; f++) {
-        const char *path = json_string_value(json_object_get(spec, f->name));
+        const char *path;
         bool is_twice = false;
         for (const struct field *b = job_spec_fields(); b != f; b++) /* a key has a row for each type */
             is_twice = is_twice || !strcmp(b->name, f->name);
-        if (path && !is_twice && is_input(f, path, resumes))
-            r = add_path(s, loan, path, err);
+        for (size_t i = 0; !is_twice && !r && (path = field_path_at(f, spec, i)); i++)
+            if (is_input(f, path, resumes))
+                r = add_path(s, loan, path, err);
     }
     if (r)
         file_set_drop(s);

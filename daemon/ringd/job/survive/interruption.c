@@ -41,13 +41,13 @@ void interruption_end(struct interruption *i)
     *i->stage_of = '\0';
 }
 
-void interruption_plan(struct interruption *i, const struct job_nodes *nodes, uint64_t step,
+void interruption_plan(struct interruption *i, const struct job_nodes *nodes, const char *unit, uint64_t step,
                        const char *cause)
 {
     *i = (struct interruption){.nodes = *nodes,
                                .fitted = i->fitted,
                                .count = i->count + 1,
-                               .unit = "step",
+                               .unit = unit,
                                .step = step,
                                .since = time(NULL)};
     snprintf(i->cause, sizeof i->cause, "%s", cause);

@@ -37,8 +37,9 @@ bool interruption_begin(struct interruption *i, const struct job_nodes *nodes, c
  * next one is no fault of the job. */
 void interruption_end(struct interruption *i);
 
-/* It stopped after a step, to go on elsewhere or later: nothing was lost. */
-void interruption_plan(struct interruption *i, const struct job_nodes *nodes, uint64_t step,
+/* It stopped after a step, to go on elsewhere or later: nothing was lost. unit: as above; borrowed,
+ * static. */
+void interruption_plan(struct interruption *i, const struct job_nodes *nodes, const char *unit, uint64_t step,
                        const char *cause);
 
 /* How many of its nodes are not in reach and not drained; their names, with commas between them, in

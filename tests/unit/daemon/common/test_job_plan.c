@@ -269,6 +269,32 @@ static void further_adapters_are_like_the_first(void **state)
     refuse(with("round_steps", json_integer(JOB_MAX_STEPS + 1)), "rounds too long");
 }
 
+/* Those that are served were trained apart. */
+static void served_adapters_lie_where_they_say(void **state)
+{
+    (void)state;
+    static struct job_plan plan, back;
+    struct err err = {""};
+    plan = example();
+    plan.type = JOB_SERVE;
+    plan.more[0] = plan.tune;
+    plan.more[1] = (struct tune){
+        .kind = TUNE_LORA, .rank = 3, .alpha = 1, .ntargets = 1, .first_layer = 3, .end_layer = 4};
+    strcpy(plan.more[1].targets[0], "o_proj");
+    json_t *json = job_plan_encode(&plan);
+    assert_int_equal(job_plan_decode(&back, json, &err), 0);
+    assert_int_equal(back.nmore, 2);
+    assert_int_equal(back.more[0].nforms, plan.tune.nforms);
+    assert_memory_equal(back.more[0].form, plan.tune.form, sizeof plan.tune.form);
+    assert_string_equal(back.more[1].targets[0], "o_proj");
+    assert_int_equal(back.more[1].first_layer, 3);
+    assert_int_equal(back.more[1].nforms, 0);
+    job_plan_done(&back);
+    json_t *row = json_object_get(json_array_get(json_object_get(json, "more"), 0), "form");
+    json_array_set_new(row, 0, json_string("00"));
+    refuse(json, "a form of a served adapter that is too short");
+}
+
 static void long_names_are_cut(void **state)
 {
     (void)state;
@@ -419,6 +445,7 @@ int main(void)
         cmocka_unit_test(nothing_may_be_missing),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(further_adapters_are_like_the_first),
+        cmocka_unit_test(served_adapters_lie_where_they_say),
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(each_stage_opens_its_part),
         cmocka_unit_test(schedules_are_asked_for),

@@ -76,6 +76,7 @@ struct world {
     enum num_compute compute;
     struct tune tune[ADAPTERS];
     size_t adapters; /* 0: no LoRA */
+    size_t first;    /* the number that the values of tune[0] follow from */
     uint32_t ids[SEQS][LENGTH];
     float *want; /* [SEQS, LENGTH, vocab] owned */
 };
@@ -89,14 +90,17 @@ struct line {
 };
 
 /* What zero factors would hide. The same values for the same adapter, wherever it is. */
-static void fill_adapters(struct stage *s)
+static void fill_adapters(struct stage *s, size_t first)
 {
-    for (size_t i = 0; i < s->nunits; i++)
-        for (size_t p = 0; p < s->units[i].sets * s->units[i].nparams; p++) {
-            const struct param *param = &s->units[i].all_params[p];
-            struct rng rng = rng_for(40 + p / s->units[i].nparams, param->def.name);
-            rng_fill_normal(&rng, param->w, param->n, 0, 0.2f);
-        }
+    for (size_t i = 0; i < s->nunits; i++) {
+        const struct unit *u = &s->units[i];
+        for (size_t set = 0; set < u->sets; set++)
+            for (size_t p = 0; p < u->all_nparams[set]; p++) {
+                const struct param *param = &u->all_params[set * u->most + p];
+                struct rng rng = rng_for(40 + first + set, param->def.name);
+                rng_fill_normal(&rng, param->w, param->n, 0, 0.2f);
+            }
+    }
 }
 
 static void line_open(struct line *l, const struct world *w, size_t stages, int threads, bool paged)
@@ -129,7 +133,7 @@ static void line_open(struct line *l, const struct world *w, size_t stages, int 
             spec.nmore = w->adapters - 1;
         }
         must(stage_open(&l->stage[i], l->num, &spec, &err), &err);
-        fill_adapters(l->stage[i]);
+        fill_adapters(l->stage[i], w->first);
     }
 }
 
@@ -160,29 +164,29 @@ static uint32_t adapter_of(const struct world *w, size_t seq)
     return seq < ADAPTERS && w->adapters ? (uint32_t)(seq % w->adapters) : STAGE_NO_ADAPTER;
 }
 
-/* Each sequence alone, token by token: by stage_decode where keys and values are F32. */
+/* Each sequence alone, token by token, where no other adapter is: by stage_decode, where keys and
+ * values are F32. */
 static void decode_alone(struct world *w)
 {
-    struct world plain = *w;
-    struct line l, none;
-    struct err err;
     const size_t vocab = w->c.vocab;
-    plain.adapters = 0;
-    line_open(&l, w, 1, 1, false);
-    line_open(&none, &plain, 1, 1, false);
     w->want = calloc(SEQS * LENGTH * vocab, sizeof *w->want);
     for (size_t i = 0; i < SEQS; i++) {
         const uint32_t adapter = adapter_of(w, i);
-        struct stage *s = adapter == STAGE_NO_ADAPTER ? none.stage[0] : l.stage[0];
-        if (adapter != STAGE_NO_ADAPTER)
-            stage_select_adapter(s, adapter);
-        for (size_t t = 0; t < LENGTH; t++) {
-            must(stage_decode(s, &w->ids[i][t], NULL, NULL, 1, t, &err), &err);
-            memcpy(w->want + (i * LENGTH + t) * vocab, stage_logits(s), vocab * sizeof(float));
+        struct world one = *w;
+        struct line l;
+        struct err err;
+        one.adapters = adapter != STAGE_NO_ADAPTER;
+        if (one.adapters) {
+            one.tune[0] = w->tune[adapter];
+            one.first = adapter;
         }
+        line_open(&l, &one, 1, 1, false);
+        for (size_t t = 0; t < LENGTH; t++) {
+            must(stage_decode(l.stage[0], &w->ids[i][t], NULL, NULL, 1, t, &err), &err);
+            memcpy(w->want + (i * LENGTH + t) * vocab, stage_logits(l.stage[0]), vocab * sizeof(float));
+        }
+        line_close(&l);
     }
-    line_close(&l);
-    line_close(&none);
 }
 
 static void rows_alone(struct world *w)
@@ -327,6 +331,17 @@ static void world_adapters(struct world *w)
     w->adapters = ADAPTERS;
 }
 
+/* The first leaves alone what the others lie on, and each is in other layers. */
+static void spread_adapters(struct world *w)
+{
+    struct err err;
+    const struct family *f = family_find(w->c.family);
+    world_adapters(w);
+    must(tune_targets(&w->tune[0], f, &w->c, tune_default_targets(&w->c), &err), &err);
+    w->tune[0].first_layer = w->c.layers - 1;
+    w->tune[2].end_layer = 1;
+}
+
 static void world_free(struct world *w)
 {
     free(w->want);
@@ -358,6 +373,19 @@ static void adapters_by_row(void **state)
         const size_t apart = LENGTH * w.c.vocab;
         assert_true(memcmp(w.want + (SEQS - 1) * apart, w.want + (SEQS - 2) * apart,
                            SHARED * w.c.vocab * sizeof(float)) == 0); /* the same text */
+        check_world(&w);
+        world_free(&w);
+    }
+}
+
+static void adapters_on_other_linears(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MODELS; i++) {
+        struct world w;
+        world_make(&w, models[i], "float32");
+        spread_adapters(&w);
+        decode_alone(&w);
         check_world(&w);
         world_free(&w);
     }
@@ -533,6 +561,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_are_served_as_they_decode),
         cmocka_unit_test(adapters_by_row),
+        cmocka_unit_test(adapters_on_other_linears),
         cmocka_unit_test(quantized_weights),
         cmocka_unit_test(wide_rows),
         cmocka_unit_test(rounded_keys_and_values),

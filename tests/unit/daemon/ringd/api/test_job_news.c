@@ -256,6 +256,31 @@ static void nobody_is_told_unasked(void **state)
     end(&b);
 }
 
+/* A node may be hostile: what it serves with are texts, and not many. */
+static void the_adapters_of_a_row_are_a_short_list_of_texts(void **state)
+{
+    json_t *told = json_pack("{s:i s:s s:s s:i s:s s:[s,i,s]}", "id", 1, "type", "serve", "state", "running",
+                             "created", 1, "serves", "m", "serves_with", "owl", 7, "a\x1b[b");
+    (void)state;
+    json_t *row = job_row_read(told), *list = json_object_get(row, "serves_with");
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(json_string_value(json_array_get(list, 0)), "owl");
+    assert_string_equal(json_string_value(json_array_get(list, 1)), "a?[b");
+    json_decref(row);
+    json_t *many = json_array();
+    for (int i = 0; i < 100; i++)
+        json_array_append_new(many, json_string("x"));
+    json_object_set_new(told, "serves_with", many);
+    row = job_row_read(told);
+    assert_int_equal(json_array_size(json_object_get(row, "serves_with")), 16);
+    json_decref(row);
+    json_object_set_new(told, "serves_with", json_string("owl"));
+    row = job_row_read(told);
+    assert_false(json_is_string(json_object_get(row, "serves_with")));
+    json_decref(row);
+    json_decref(told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +291,7 @@ int main(void)
         cmocka_unit_test(only_the_newest_are_kept),
         cmocka_unit_test(what_others_tell_is_cut_and_cleaned),
         cmocka_unit_test(nobody_is_told_unasked),
+        cmocka_unit_test(the_adapters_of_a_row_are_a_short_list_of_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

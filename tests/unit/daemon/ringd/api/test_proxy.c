@@ -168,7 +168,7 @@ static void ask_nodes(struct world *w, size_t nodes, const char *method, const c
                                        .owner = w};
     struct http_call *call = w->asked = http_inside_new(method, path, query, body, &inside);
     json_decref(query);
-    proxy_ask(w->a, call, to, nodes, "is the head of", path);
+    proxy_ask(w->a, call, to, nodes, "is the head of this job", path);
 }
 
 static void ask(struct world *w, const char *method, const char *path, const char *from, const char *body)
@@ -340,10 +340,20 @@ static void a_whole_that_shrinks_is_refused(void **state)
     assert_int_equal(deliver(w), 0);
 }
 
+static void what_a_node_keeps_over_time_is_passed_on(void **state)
+{
+    struct world *w = *state;
+    fill(w, 3);
+    ask(w, "GET", "/v1/history", NULL, NULL);
+    deliver(w);
+    assert_int_equal(w->status, 200);
+    assert_int_equal(w->answers, 1);
+}
+
 static void only_jobs_of_that_node_are_answered_for(void **state)
 {
-    static const char *const paths[] = {
-        "/v1/token", "/v1/cluster/remove", "/v1/jobs/7@c", "/v1/jobs/", "/v1/jobs/7x/y", "/v1/jobs", ""};
+    static const char *const paths[] = {"/v1/token",     "/v1/cluster/remove", "/v1/jobs/7@c", "/v1/jobs/",
+                                        "/v1/jobs/7x/y", "/v1/jobs",           "/v1/history/", ""};
     struct world *w = *state;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         ask(w, "POST", paths[i], NULL, NULL);
@@ -552,6 +562,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_next_node_is_asked_for_what_one_has_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_too_large_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_whole_that_shrinks_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_node_keeps_over_time_is_passed_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_jobs_of_that_node_are_answered_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_is_gone_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_sent_is_named, set_up, tear_down),

@@ -116,7 +116,7 @@ static void hear(struct world *w, const char *kind, const char *event)
 {
     json_t *json = json_loads(event, 0, NULL);
     assert_non_null(json);
-    const bool is_shared = !strcmp(kind, "serving");
+    const bool is_shared = !strcmp(kind, "serving") || !strcmp(kind, "load");
     assert_int_equal(desk_hear(w->desk, JOB, kind, json), !is_shared);
     json_decref(json);
 }
@@ -235,14 +235,22 @@ static void what_nobody_wants_is_cancelled(void **state)
     assert_said(w, "[{\"do\":\"cancel\",\"id\":2}]");
 }
 
-/* The first token of a request is one time, each further one of a choice another; a stage that
- * begins again counts nothing twice. */
+static uint64_t count_of(const struct histogram *h)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof h->counts / sizeof *h->counts; i++)
+        n += h->counts[i];
+    return n;
+}
+
+/* The first token of a choice is one time, each further one another; a stage that begins again
+ * counts nothing twice. */
 static void the_times_of_a_request_are_counted(void **state)
 {
     struct world *w = *state;
     serve(w, "{\"max_context\":64}");
     ask(w, 2);
-    const struct serve_metrics *m = &desk_model(w->desk, JOB)->metrics;
+    const struct desk_stats *stats = &desk_model(w->desk, JOB)->stats;
     hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
     token(w, 0, 1, 5, "a");
     token(w, 1, 1, 5, "x");
@@ -251,12 +259,9 @@ static void the_times_of_a_request_are_counted(void **state)
     serve(w, "{\"max_context\":64}");
     hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
     token(w, 0, 3, 7, "c");
-    assert_int_equal(m->queue.n, 1);
-    assert_int_equal(m->first_token.n, 1);
-    assert_int_equal(m->between_tokens.n, 2);
-    desk_count_call(w->desk, JOB, 200, 5000);
-    desk_count_call(w->desk, JOB + 1, 200, 5000); /* of a job that has ended */
-    assert_int_equal(m->calls[CALL_ANSWERED], 1);
+    assert_int_equal(count_of(&stats->queue), 1);
+    assert_int_equal(count_of(&stats->first), 2);
+    assert_int_equal(count_of(&stats->between), 2);
 }
 
 /* One of them may be a list of thousands of texts. */
@@ -308,6 +313,18 @@ static void the_end_of_the_job_ends_its_requests(void **state)
     assert_int_equal(w->refusal.kind, REFUSAL_BUSY);
 }
 
+static void what_a_model_works_on_is_shown(void **state)
+{
+    struct world *w = *state;
+    serve(w, "{\"max_context\":64,\"dim\":8,\"kv_blocks\":4}");
+    hear(w, "load", "{\"ev\":\"load\",\"requests\":2,\"running\":3}");
+    json_t *shown = desk_model_encode(desk_model(w->desk, JOB)), *load = json_object_get(shown, "load");
+    assert_int_equal(json_integer_value(json_object_get(shown, "max_context")), 64);
+    assert_int_equal(json_integer_value(json_object_get(load, "running")), 3);
+    assert_null(json_object_get(load, "ev")); /* a word between the stage and its daemon */
+    json_decref(shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_times_of_a_request_are_counted, start, stop),
         cmocka_unit_test_setup_teardown(so_many_wait_and_no_more, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
+        cmocka_unit_test_setup_teardown(what_a_model_works_on_is_shown, start, stop),
         cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

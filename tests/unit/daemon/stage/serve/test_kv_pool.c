@@ -63,6 +63,27 @@ static void texts_that_begin_alike_share_full_blocks(void **state)
     kv_pool_free(p);
 }
 
+/* What another adapter has computed of the same text is of no use. */
+static void only_tables_of_one_root_share(void **state)
+{
+    uint32_t ids[TEXT];
+    struct kv_table a = {.root = 1}, b = {.root = 2}, c = {.root = UINT32_MAX}, again = {.root = 1};
+    struct kv_pool *p = pool_of(2 * BLOCKS);
+    (void)state;
+    fill(ids, TEXT, 0);
+    assert_int_equal(computed(p, &a, ids, 2 * B + 5), 0);
+    assert_int_equal(computed(p, &b, ids, 2 * B + 5), 0);
+    assert_int_equal(computed(p, &c, ids, 2 * B + 5), 0);
+    kv_pool_drop(p, &a);
+    assert_int_equal(computed(p, &again, ids, 2 * B + 5), 2 * B);
+    assert_int_equal(computed(p, &a, ids, 2 * B + 5), 2 * B); /* its root has stayed */
+    kv_pool_drop(p, &a);
+    kv_pool_drop(p, &b);
+    kv_pool_drop(p, &c);
+    kv_pool_drop(p, &again);
+    kv_pool_free(p);
+}
+
 /* The token behind a prompt follows from its last row. */
 static void the_last_token_of_a_prompt_is_always_computed(void **state)
 {
@@ -183,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_that_begin_alike_share_full_blocks),
+        cmocka_unit_test(only_tables_of_one_root_share),
         cmocka_unit_test(the_last_token_of_a_prompt_is_always_computed),
         cmocka_unit_test(what_was_let_go_of_longest_ago_goes_first),
         cmocka_unit_test(a_full_pool_changes_nothing),

@@ -134,6 +134,25 @@ static void assert_refused(const struct sent *s, const char *words)
         fail_msg("\"%s\" is not in \"%s\"", words, why);
 }
 
+/* Each sequence has one of the plan's, or none. */
+static void adapters_are_those_of_the_plan(void **state)
+{
+    struct sent s = sent_one();
+    struct rows_batch b = {0};
+    char why[512];
+    (void)state;
+    plan.tune.kind = TUNE_LORA;
+    plan.nmore = 2;
+    s.pieces[1].adapter = 2;
+    assert_int_equal(pass(&b, &s, 0, why), 0);
+    assert_int_equal(b.pieces[0].adapter, STAGE_NO_ADAPTER);
+    assert_int_equal(b.pieces[1].adapter, 2);
+    rows_batch_done(&b);
+    s.pieces[1].adapter = 3;
+    assert_refused(&s, "the adapter of a piece is 3");
+    start(state);
+}
+
 static void what_does_not_fit_the_plan_is_refused(void **state)
 {
     (void)state;
@@ -244,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_sent_comes),
         cmocka_unit_test(the_end_is_nothing_else),
+        cmocka_unit_test(adapters_are_those_of_the_plan),
         cmocka_unit_test(what_does_not_fit_the_plan_is_refused),
         cmocka_unit_test(a_piece_may_have_several_choices),
         cmocka_unit_test(what_is_cut_is_refused),

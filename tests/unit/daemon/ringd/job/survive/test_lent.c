@@ -60,6 +60,44 @@ static const struct job *train_lent(struct head *h)
     return job;
 }
 
+/* What is taken of two loans: files of the paths that are wanted, the newer ones first. */
+static void loans_are_joined(void **state)
+{
+    struct head *h = *state;
+    static const char *const had_names[] = {"model", "rows", NULL}, *const more_names[] = {"rows", "new",
+                                                                                           NULL};
+    struct loan *had = lend(h, had_names), *more = lend(h, more_names), *both_of;
+    struct err err;
+    size_t n;
+    char model[100], rows[100], added[100];
+    open_coord(h, 0, JOB_QUEUED);
+    snprintf(model, sizeof model, "%s/model", h->dir);
+    snprintf(rows, sizeof rows, "%s/rows", h->dir);
+    snprintf(added, sizeof added, "%s/new", h->dir);
+    json_t *in_folder = json_pack("[s]", h->dir), *two = json_pack("[s,s]", model, added),
+           *none = json_pack("[s]", "/elsewhere");
+    assert_int_equal(loan_join(&both_of, had, more, in_folder, &err), 0);
+    loan_fds(both_of, &n);
+    assert_int_equal(n, 3);
+    assert_true(loan_has(both_of, model) && loan_has(both_of, rows) && loan_has(both_of, added));
+    loan_drop(both_of);
+    assert_int_equal(loan_join(&both_of, had, more, two, &err), 0);
+    loan_fds(both_of, &n);
+    assert_int_equal(n, 2);
+    assert_false(loan_has(both_of, rows));
+    loan_drop(both_of);
+    assert_int_equal(loan_join(&both_of, had, NULL, two, &err), 0);
+    assert_true(loan_has(both_of, model) && !loan_has(both_of, added));
+    loan_drop(both_of);
+    assert_int_equal(loan_join(&both_of, had, more, none, &err), 0);
+    assert_null(both_of);
+    json_decref(in_folder);
+    json_decref(two);
+    json_decref(none);
+    loan_drop(had);
+    loan_drop(more);
+}
+
 static const struct job *reopen(struct head *h, const struct job *job)
 {
     const uint64_t id = job->id;
@@ -235,6 +273,7 @@ static void a_damaged_list_of_files_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(loans_are_joined, set_up, tear_down),
         WITH_HEAD(a_job_goes_on_if_the_daemon_can_open_its_files),
         WITH_HEAD(a_job_whose_files_are_closed_says_which_and_lets_others_go_first),
         WITH_HEAD(its_files_wake_it),

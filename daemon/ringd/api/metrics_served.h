@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Metrics of models that this node is the head of: what requests waited for, and what the stage
+ * last told. Loop thread. */
+#ifndef DAEMON_METRICS_SERVED_H
+#define DAEMON_METRICS_SERVED_H
+
+#include <stdio.h>
+
+struct coord;
+struct desk;
+
+/* desk NULL: there is none any more. */
+void metrics_write_served(FILE *to, const struct desk *desk, const struct coord *coord);
+
+#endif

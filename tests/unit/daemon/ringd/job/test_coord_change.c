@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Adapters that come to a job that serves, and leave it: it is planned again with them, has them
+ * once it runs, and goes on as it was where that cannot be planned. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/unit/daemon/ringd/job/training_world.h"
+
+static void begin(struct head *h, const struct job *job)
+{
+    assert_int_equal(job->state, JOB_PLANNING);
+    say_planned(h, job);
+    say_ready(h, job);
+    all_say(h, job, "job-connected");
+    assert_int_equal(job->state, JOB_RUNNING);
+}
+
+static const struct job *serve(struct head *h)
+{
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = submit_spec(
+        h, JOB_SERVE, json_pack("{s:s s:s s:{s:s}}", "model", "/m", "name", "m", "adapters", "owl", "/owl"));
+    begin(h, job);
+    return job;
+}
+
+static uint64_t change(struct head *h, const struct job *job, const char *name, const char *path)
+{
+    struct err err;
+    uint64_t number;
+    if (coord_change_adapter(h->coord, job->id, name, path, NULL, &number, &err))
+        fail_msg("%s", err.text);
+    return number;
+}
+
+static void refuse(struct head *h, const struct job *job, const char *name, const char *path, int code,
+                   const char *words)
+{
+    struct err err;
+    uint64_t number;
+    assert_int_equal(coord_change_adapter(h->coord, job->id, name, path, NULL, &number, &err), code);
+    assert_non_null(strstr(err.text, words));
+}
+
+/* Its stages have stopped after a microbatch. */
+static void leave(struct head *h, const struct job *job)
+{
+    say(h, job, 0, "job-left", json_object());
+    all_say(h, job, "job-stopped");
+}
+
+static void must_have(const json_t *spec, const char *wanted)
+{
+    char *text = json_dumps(json_object_get(spec, "adapters"), JSON_COMPACT | JSON_ENCODE_ANY);
+    assert_string_equal(text ? text : "none", wanted);
+    free(text);
+}
+
+static void it_has_them_once_it_runs(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h);
+    change(h, job, "fox", "/fox");
+    assert_int_equal(told(h, 0, "job-leave"), 1);
+    must_have(job->spec, "{\"owl\":\"/owl\"}"); /* who asks meanwhile is answered with what is there */
+    leave(h, job);
+    must_have(h->planned, "{\"owl\":\"/owl\",\"fox\":\"/fox\"}");
+    must_have(job->spec, "{\"owl\":\"/owl\"}");
+    begin(h, job);
+    must_have(job->spec, "{\"owl\":\"/owl\",\"fox\":\"/fox\"}");
+    assert_true(json_object_size(job->asked.adapters) == 2);
+    change(h, job, "owl", NULL);
+    change(h, job, "fox", "/other"); /* not planned yet: both come at once */
+    assert_int_equal(told(h, 0, "job-leave"), 2);
+    leave(h, job);
+    must_have(h->planned, "{\"fox\":\"/other\"}");
+    begin(h, job);
+    must_have(job->spec, "{\"fox\":\"/other\"}");
+    change(h, job, "fox", NULL);
+    leave(h, job);
+    begin(h, job);
+    must_have(job->spec, "none");
+    assert_int_equal(told(h, 0, "job-leave"), 3);
+}
+
+static void what_cannot_be_planned_changes_nothing(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h);
+    change(h, job, "fox", "/fox");
+    leave(h, job);
+    const json_int_t changes = json_integer_value(json_object_get(h->planned, "changes"));
+    say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "--adapter fox: it is of another model"));
+    assert_int_equal(job->state, JOB_STOPPING);
+    say(h, job, 0, "job-stopped", json_object());
+    must_have(h->planned, "{\"owl\":\"/owl\"}");
+    /* A stage that rests was started for other files. */
+    assert_int_not_equal(json_integer_value(json_object_get(h->planned, "changes")), changes);
+    begin(h, job);
+    must_have(job->spec, "{\"owl\":\"/owl\"}");
+    assert_int_equal(told(h, 0, "job-leave"), 1);
+}
+
+static void what_lacks_memory_changes_nothing(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h);
+    change(h, job, "fox", "/fox");
+    leave(h, job);
+    say_lacks(h, job);
+    must_have(h->planned, "{\"owl\":\"/owl\"}");
+    begin(h, job);
+}
+
+/* It is no fault of the change: the next plan has it. */
+static void a_loss_on_the_way_keeps_the_change(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h);
+    change(h, job, "fox", "/fox");
+    leave(h, job);
+    say_planned(h, job);
+    say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "it was killed", "lost", 1));
+    all_say(h, job, "job-stopped");
+    must_have(h->planned, "{\"owl\":\"/owl\",\"fox\":\"/fox\"}");
+    begin(h, job);
+    must_have(job->spec, "{\"owl\":\"/owl\",\"fox\":\"/fox\"}");
+}
+
+static void what_is_refused(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h), *other = submit(h);
+    struct err err;
+    uint64_t number;
+    refuse(h, job, "wolf", NULL, -EINVAL, "no adapter \"wolf\"");
+    refuse(h, job, "m", "/owl", -EINVAL, "without adapters");
+    refuse(h, other, "fox", "/fox", -EALREADY, "serves no model");
+    assert_int_equal(coord_change_adapter(h->coord, 99, "fox", "/fox", NULL, &number, &err), -ENOENT);
+    assert_int_equal(told(h, 0, "job-leave"), 0);
+    change(h, job, "fox", "/fox");
+    leave(h, job);
+    refuse(h, job, "wolf", "/wolf", -EBUSY, "planned again with the adapter fox");
+}
+
+/* Of a node that serves it: others have no way to its files. */
+static void what_is_trained_goes_to_its_deployment(void **state)
+{
+    struct head *h = *state;
+    struct err err;
+    uint64_t id;
+    const struct job *job = serve(h);
+    json_t *spec = json_pack("{s:s s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/out",
+                             "serve_as", "bird@m");
+    const struct job *training = submit_spec(h, JOB_TRAIN, json_incref(spec));
+    say_planned(h, training);
+    say_ready(h, training);
+    all_say(h, training, "job-connected");
+    say(h, training, 0, "job-done", json_object());
+    all_say(h, training, "job-stopped");
+    assert_int_equal(training->state, JOB_DONE);
+    leave(h, job);
+    must_have(h->planned, "{\"owl\":\"/owl\",\"bird\":\"/out\"}");
+    json_object_set_new(spec, "serve_as", json_string("bird@other"));
+    assert_int_equal(coord_submit(h->coord, JOB_TRAIN, spec, NULL, &id, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "no deployment of other"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_has_them_once_it_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_planned_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_lacks_memory_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_on_the_way_keeps_the_change, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_trained_goes_to_its_deployment, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
