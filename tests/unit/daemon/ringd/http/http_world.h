@@ -96,14 +96,19 @@ static inline void read_timelines(struct http_call *call)
     timelines_free(t);
 }
 
-static inline void on_left(void *owner)
+static inline void tell_held(struct fixture *f)
 {
-    struct fixture *f = owner;
-    http_fail(f->held, 499, "left", "the client has left");
     pthread_mutex_lock(&f->lock);
     f->is_held = true;
     pthread_cond_signal(&f->changed);
     pthread_mutex_unlock(&f->lock);
+}
+
+static inline void on_left(void *owner)
+{
+    struct fixture *f = owner;
+    http_fail(f->held, 499, "left", "the client has left");
+    tell_held(f);
 }
 
 static inline void handle(void *owner, struct http_call *call)
@@ -122,6 +127,7 @@ static inline void handle(void *owner, struct http_call *call)
     } else if (!strcmp(path, "/left")) {
         f->held = call;
         http_on_left(call, f->base, on_left, f);
+        tell_held(f);
     } else if (!strcmp(path, "/session")) {
         const char *key = "refused";
         bool ok = http_open_session(call, &key);
