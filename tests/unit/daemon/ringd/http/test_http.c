@@ -150,6 +150,7 @@ static void await_held(struct fixture *f)
     pthread_mutex_lock(&f->lock);
     while (!f->is_held)
         pthread_cond_wait(&f->changed, &f->lock);
+    f->is_held = false;
     pthread_mutex_unlock(&f->lock);
 }
 
