@@ -83,9 +83,7 @@ const struct opt_def conf_table[] = {
     {.name = "allow-origin",
      .type = OPT_LIST,
      .placeholder = "ORIGIN",
-     .help = "let pages of this origin, such as https://chat.example.org, ask this node with a client's key "
-             "(may be "
-             "repeated)"},
+     .help = "let pages of this origin, such as https://chat.example.org, ask this node with a client's key"},
     {.name = "history-limit",
      .type = OPT_STRING,
      .placeholder = "SIZE",

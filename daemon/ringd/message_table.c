@@ -153,7 +153,7 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                           MESSAGE_FROM_ANYONE,
                           "the next part is wanted",
                           {ROUND, WHOLE("at", 16 << 20, NEEDED, .doc = "where it begins"),
-                           FLAG("stop", .doc = "nobody wants more of the stream")}},
+                           FLAG("stop", .doc = "nobody wants the answer any more")}},
 
     /* --- a job --- */
     [MESSAGE_JOB_PLANNED] =

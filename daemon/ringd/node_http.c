@@ -93,7 +93,8 @@ int node_open_http(struct node *n, struct err *err)
     const char *const *origins;
     const size_t norigins = opts_list(n->opts, "allow-origin", &origins);
     snprintf(keys, sizeof keys, "%s/client-keys", n->state_dir);
-    struct http_setup setup = {.mailbox = n->mailbox,
+    struct http_setup setup = {.base = n->base,
+                               .mailbox = n->mailbox,
                                .events = n->events,
                                .ledger = n->ledger,
                                .unix_path = opts_str(n->opts, "socket"),

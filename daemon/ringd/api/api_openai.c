@@ -14,6 +14,7 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/openai/model_list.h"
 #include "daemon/ringd/serve/served.h"
+#include "daemon/ringd/serve/visit.h"
 
 enum { MODELS_MAX = 256 };
 static const char jobs_path[] = "/v1/jobs/";
@@ -26,6 +27,7 @@ struct found_model {
     uint64_t id;
     char node[64];       /* the name of that node */
     const char *adapter; /* of `job`, borrowed: for the call; NULL: the model alone */
+    char name[128];      /* what it is served as */
 };
 
 static bool is_serving(const struct job *job)
@@ -69,6 +71,12 @@ static bool row_fits(const char *wanted, const json_t *row)
     return false;
 }
 
+static void set_found(struct found_model *ret, const struct job *job, const char *adapter)
+{
+    *ret = (struct found_model){.job = job, .id = job->id, .adapter = adapter};
+    snprintf(ret->name, sizeof ret->name, "%s", adapter ? adapter : job_served_name(&job->asked));
+}
+
 /* How many there are of that name, NULL: of any; the first is `ret`. This node's come first. */
 static size_t find_model(struct api *api, const char *name, struct found_model *ret)
 {
@@ -77,12 +85,14 @@ static size_t find_model(struct api *api, const char *name, struct found_model *
     const char *adapter;
     for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         if (is_serving(job) && fits(name, job, &adapter) && !n++)
-            *ret = (struct found_model){.job = job, .id = job->id, .adapter = adapter};
+            set_found(ret, job, adapter);
     json_array_foreach (rows, i, row) {
         if (!row_fits(name, row) || n++)
             continue;
         *ret = (struct found_model){.id = (uint64_t)json_integer_value(json_object_get(row, "id"))};
         snprintf(ret->node, sizeof ret->node, "%s", json_string_value(json_object_get(row, "node")));
+        snprintf(ret->name, sizeof ret->name, "%s",
+                 name ? name : json_string_value(json_object_get(row, "serves")));
     }
     json_decref(rows);
     return n;
@@ -148,10 +158,12 @@ static void list_models(struct api *api, const json_t *rows, struct model_rows *
 void api_get_served(struct api *api, struct http_call *call)
 {
     struct model_rows models;
+    struct visit *visit = visit_begin(api->setup.desk, call);
     json_t *rows = rows_elsewhere(api);
     list_models(api, rows, &models);
     served_reply(call, http_is_anthropic(call) ? model_list_anthropic(models.at, models.n)
                                                : model_list_openai(models.at, models.n));
+    visit_end(visit, 200);
     json_decref(rows);
 }
 
@@ -159,6 +171,7 @@ void api_get_served_one(struct api *api, struct http_call *call)
 {
     struct model_rows models;
     struct refusal refusal;
+    struct visit *visit = visit_begin(api->setup.desk, call);
     const char *name = http_path(call) + sizeof "/v1/models/" - 1;
     json_t *rows = rows_elsewhere(api);
     size_t i = 0;
@@ -167,11 +180,13 @@ void api_get_served_one(struct api *api, struct http_call *call)
         i++;
     refusal_set(&refusal, REFUSAL_NO_MODEL, "model",
                 "no model \"%s\" is served here: GET /v1/models lists them", name);
+    unsigned status = 200;
     if (i == models.n)
-        served_refuse(call, http_is_anthropic(call), &refusal);
+        status = served_refuse(call, http_is_anthropic(call), &refusal);
     else
         served_reply(call,
                      http_is_anthropic(call) ? model_anthropic(&models.at[i]) : model_openai(&models.at[i]));
+    visit_end(visit, status);
     json_decref(rows);
 }
 
@@ -249,50 +264,72 @@ static int choose_job(struct api *api, const json_t *body, uint64_t id, struct f
 {
     const char *name = json_string_value(json_object_get(body, "model"));
     const struct job *job = id ? coord_find(api->setup.coord, id) : NULL;
-    *ret = (struct found_model){.job = job, .id = id};
+    const char *adapter;
     if (id && !(job && is_serving(job)))
         return refusal_set(refusal, REFUSAL_NO_MODEL, NULL, "job %llu of this node serves no model",
                            (unsigned long long)id);
-    if (id)
-        return fits(name, job, &ret->adapter) ? 0 : refuse_name(refusal, name);
+    if (id && !fits(name, job, &adapter))
+        return refuse_name(refusal, name);
+    if (id) {
+        set_found(ret, job, adapter);
+        return 0;
+    }
     const size_t n = find_model(api, name, ret);
     return n == 1 || (n && name) ? 0 : refuse_name(refusal, name);
 }
 
-static void pass_on(struct api *api, struct http_call *call, const struct found_model *to,
-                    const struct served_route *route)
+/* A request on its way to its model. */
+struct arrival {
+    struct http_call *call;
+    const struct served_route *route;
+    uint64_t id;         /* of the job that its path names, or 0 */
+    json_t *body;        /* owned; NULL: it is no JSON, */
+    json_error_t wrong;  /* and why */
+    struct visit *visit; /* owned, until it is passed on or answered */
+};
+
+static void pass_on(struct api *api, const struct arrival *a, const struct found_model *to)
 {
-    char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, route->path);
-    elsewhere_pass_on(api->setup.elsewhere, call, to->node, "serves this model", path);
+    char *path = xasprintf("%s%llu/%s", jobs_path, (unsigned long long)to->id, a->route->path);
+    visit_pass_on(a->visit, to->node);
+    elsewhere_pass_on(api->setup.elsewhere, a->call, to->node, "serves this model", path);
     free(path);
+}
+
+/* May it ask, and whom? −EINVAL and the refusal. Each request counts, also one that is nonsense. */
+static int admit(struct api *api, const struct arrival *a, struct found_model *ret, struct refusal *refusal)
+{
+    const unsigned wait = http_take_turn(a->call);
+    const int r =
+        a->body ? choose_job(api, a->body, a->id, ret, refusal)
+                : refusal_set(refusal, REFUSAL_INVALID, NULL, "the body is no JSON (line %d, column %d): %s",
+                              a->wrong.line, a->wrong.column, a->wrong.text);
+    if (!r)
+        visit_model(a->visit, ret->job ? ret->id : 0, ret->name);
+    return wait ? refusal_set(refusal, REFUSAL_RATE, NULL,
+                              "this key has had its requests of a minute: ask again in %u s", wait)
+                : r;
 }
 
 void api_post_served(struct api *api, struct http_call *call)
 {
-    uint64_t id;
     size_t n;
-    const struct served_route *route = route_of(http_path(call), &id);
     const char *text = http_body(call, &n);
-    json_error_t je;
-    json_t *body = json_loadb(text ? text : "", text ? n : 0, JSON_ALLOW_NUL, &je);
+    struct arrival a = {.call = call, .visit = visit_begin(api->setup.desk, call)};
+    a.route = route_of(http_path(call), &a.id);
+    a.body = json_loadb(text ? text : "", text ? n : 0, JSON_ALLOW_NUL, &a.wrong);
     struct refusal refusal;
-    struct served served;
+    struct served served = {0};
     struct found_model found;
-    const unsigned wait = http_take_turn(call);
-    int r = wait   ? refusal_set(&refusal, REFUSAL_RATE, NULL,
-                                 "this key has had its requests of a minute: ask again in %u s", wait)
-            : body ? 0
-                   : refusal_set(&refusal, REFUSAL_INVALID, NULL,
-                                 "the body is no JSON (line %d, column %d): %s", je.line, je.column, je.text);
-    if (!r)
-        r = choose_job(api, body, id, &found, &refusal);
+    int r = admit(api, &a, &found, &refusal);
     if (!r && found.job)
         r = check_job(api, &found, &served, &refusal);
+    served.visit = a.visit;
     if (r)
-        served_refuse(call, route->is_anthropic, &refusal);
+        visit_end(a.visit, served_refuse(call, a.route->is_anthropic, &refusal));
     else if (!found.job)
-        pass_on(api, call, &found, route);
+        pass_on(api, &a, &found);
     else
-        route->answer(&served, call, body);
-    json_decref(body);
+        a.route->answer(&served, call, a.body);
+    json_decref(a.body);
 }

@@ -119,6 +119,24 @@ static json_t *query_of(const struct errand *e)
     return query;
 }
 
+/* What it works on for nobody, that node need not go on with. */
+static void stop_flow(struct errand *e)
+{
+    const struct proxy_setup *setup = &e->p->setup;
+    (void)setup->send(
+        setup->owner, e->at->id,
+        json_pack("{s:s s:I s:i s:b}", "kind", "api-more", "round", e->round, "at", 0, "stop", 1));
+}
+
+/* Before its answer has begun. */
+static void on_left(void *owner)
+{
+    struct errand *e = owner;
+    stop_flow(e);
+    http_give_up(e->call);
+    errand_free(e);
+}
+
 static void ask(struct errand *e)
 {
     size_t n;
@@ -157,6 +175,7 @@ void proxy_ask(struct proxy *p, struct http_call *call, const struct proxy_node 
     e->timer = timer_new(p->setup.base, on_timer, e);
     LIST_INSERT_HEAD(&p->errands, e, next);
     p->n++;
+    http_on_leave(call, on_left, e);
     ask(e);
 }
 
@@ -182,15 +201,6 @@ static char *decode_part(const json_t *body, size_t *ret_n)
 static void ask_more(struct errand *e)
 {
     say(e, json_pack("{s:s s:I s:I}", "kind", "api-more", "round", e->round, "at", (json_int_t)e->n));
-}
-
-/* What it works on for nobody, that node need not go on with. */
-static void stop_flow(struct errand *e)
-{
-    const struct proxy_setup *setup = &e->p->setup;
-    (void)setup->send(
-        setup->owner, e->at->id,
-        json_pack("{s:s s:I s:i s:b}", "kind", "api-more", "round", e->round, "at", 0, "stop", 1));
 }
 
 /* The client has taken its events, or has left. */

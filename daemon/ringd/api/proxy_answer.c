@@ -35,6 +35,7 @@ struct proxy_reply {
     /* The handler is through; the asker waits for an event of `job`, or for more of `feed`. */
     bool is_made, is_waiting;
     struct timer *timer;    /* owned */
+    struct http_call *call; /* borrowed: until it is made */
     struct http_feed *feed; /* a stream that the handler feeds, held; NULL: it is none */
     uint64_t job, after;
     int status;
@@ -111,10 +112,16 @@ static void refuse(struct proxy_reply *a, int status, const char *code, const ch
     send_part(a, 0);
 }
 
+static void is_made(struct proxy_reply *a)
+{
+    a->is_made = true;
+    a->call = NULL;
+}
+
 static void on_reply(void *owner, int status, const char *content_type, const char *body, size_t n)
 {
     struct proxy_reply *a = owner;
-    a->is_made = true;
+    is_made(a);
     if (!a->all) {
         answer_free(a);
         return;
@@ -170,7 +177,7 @@ static void send_events(struct proxy_reply *a, bool must)
 static void on_stream(void *owner, uint64_t job, uint64_t after)
 {
     struct proxy_reply *a = owner;
-    a->is_made = true;
+    is_made(a);
     if (!a->all) {
         answer_free(a);
         return;
@@ -240,7 +247,7 @@ static void flow(struct proxy_reply *a, bool must)
 static void on_feed(void *owner, struct http_feed *f)
 {
     struct proxy_reply *a = owner;
-    a->is_made = true;
+    is_made(a);
     a->feed = f;
     if (!a->all) {
         answer_free(a);
@@ -344,15 +351,25 @@ void proxy_answers_ask(struct proxy_answers *all, const uint8_t from[16], const 
                                    .mailbox = all->setup->mailbox,
                                    .owner = a};
     wait_for(a, EVENT_WAIT_S);
-    all->setup->handle(all->setup->owner, http_inside_new(method, path, query, text, &to));
+    a->call = http_inside_new(method, path, query, text, &to);
+    all->setup->handle(all->setup->owner, a->call);
+}
+
+/* The asker's client has left. */
+static void stop(struct proxy_reply *a)
+{
+    if (a->is_made)
+        answer_free(a);
+    else
+        http_inside_left(a->call);
 }
 
 void proxy_answers_more(struct proxy_answers *all, const uint8_t from[16], const json_t *body)
 {
     struct proxy_reply *a = find(all, from, json_integer_value(json_object_get(body, "round")));
     json_int_t at = json_integer_value(json_object_get(body, "at"));
-    if (a && a->feed && json_is_true(json_object_get(body, "stop"))) {
-        answer_free(a);
+    if (a && json_is_true(json_object_get(body, "stop"))) {
+        stop(a);
         return;
     }
     if (!a || !a->is_made || a->is_waiting)

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct event_base;
 struct http_call; /* one request waiting for its answer */
+enum { HTTP_LEFT = 499 /* the status of a client that has left, as others count it */ };
 
 const char *http_method(const struct http_call *call);
 const char *http_path(const struct http_call *call); /* without the query, percent-decoded */
@@ -27,9 +27,6 @@ bool http_may_serve(const struct http_call *call);
 /* A request of a client's key counts now: 0, or in how many seconds it may come again. Its answer
  * says so. */
 unsigned http_take_turn(struct http_call *call);
-/* `left` is called once if the client leaves before it is answered, and must answer. Not for a call
- * that another node passed on. */
-void http_on_left(struct http_call *call, struct event_base *base, void (*left)(void *owner), void *owner);
 bool http_is_local(const struct http_call *call);  /* came over the Unix socket */
 bool http_is_inside(const struct http_call *call); /* another node passed it on (http_inside.h) */
 /* Does it speak Anthropic's API (its header `anthropic-version`)? */
@@ -42,6 +39,8 @@ bool http_open_session(struct http_call *call, const char **ret_key);
 bool http_wants(const struct http_call *call, const char *protocol);
 /* Which of the API's routes it is; kept by address. */
 void http_set_route(struct http_call *call, const char *route);
+const char *http_route(const struct http_call *call);  /* as it was set; NULL: it was not */
+const char *http_client(const struct http_call *call); /* whose key it has; "": nobody's, or the token */
 
 /* Loop thread. body is copied. Frees call. */
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
@@ -56,6 +55,11 @@ void http_reply_fd(struct http_call *call, const char *content_type, int fd, uin
  * not called when the client has left, or the server stops. */
 void http_upgrade(struct http_call *call, const char *protocol, void (*take)(void *owner, int fd),
                   void *owner);
+/* Until the call is answered, `left` is called when its client closes the connection, or the half
+ * that it sends on; at most once. The call is still to be answered: http_give_up does. */
+void http_on_leave(struct http_call *call, void (*left)(void *owner), void *owner);
+/* For a client that has left: HTTP_LEFT, which nobody reads. */
+void http_give_up(struct http_call *call);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

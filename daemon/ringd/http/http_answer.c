@@ -85,7 +85,7 @@ void response_allow(struct MHD_Response *response, const char *origin)
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
-    call_forget_left(call);
+    leave_stop(call);
     if (http && http->answered)
         http->answered(http->owner, call->route, status);
     if (http && response) {
@@ -174,4 +174,9 @@ void http_fail(struct http_call *call, int status, const char *code, const char 
     char *text = http_error_text(code, message);
     inside_reply(call, status, "application/json", text, strlen(text));
     free(text);
+}
+
+void http_give_up(struct http_call *call)
+{
+    http_fail(call, HTTP_LEFT, "left", "the client has left");
 }

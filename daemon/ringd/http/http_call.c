@@ -185,6 +185,16 @@ bool http_open_session(struct http_call *call, const char **ret_key)
     return ok;
 }
 
+const char *http_route(const struct http_call *call)
+{
+    return call->route;
+}
+
+const char *http_client(const struct http_call *call)
+{
+    return call->client;
+}
+
 void http_set_route(struct http_call *call, const char *route)
 {
     call->route = route;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Inside the HTTP server (http_server.c, http_call.c, http_answer.c, http_stream.c, http_feed.c,
- * http_inside.c): the server, its connections and the requests under way.
+ * http_inside.c, http_leave.c): the server, its connections and the requests under way.
  *
  * A call is held from two sides, the server's threads and the loop's, and goes when both have let
  * go. `lock` covers the list of calls and the fields marked so; it is taken after the guard's and
@@ -21,6 +21,8 @@
 #include "daemon/ringd/http/http_session.h"
 #include "net/clock.h"
 
+struct event;
+struct event_base;
 struct event_log;
 struct http_call;
 struct http_feed;
@@ -38,6 +40,7 @@ struct listener {
 };
 
 struct http {
+    struct event_base *base;  /* borrowed: the loop's */
     struct mailbox *mailbox;  /* borrowed */
     struct event_log *events; /* borrowed */
     void (*handle)(void *owner, struct http_call *call);
@@ -77,6 +80,13 @@ struct call_feed_ops {
     void (*leave)(struct http_feed *f); /* without the lock: the call goes */
 };
 
+/* Whom to tell that the client has left before its answer. Loop thread. */
+struct call_leave {
+    void (*left)(void *owner); /* NULL: nobody */
+    void *owner;
+    struct event *event; /* owned: watches the connection; NULL: there is none, or it is answered */
+};
+
 /* Where its connection goes. */
 struct call_upgrade {
     void (*take)(void *owner, int fd);
@@ -104,10 +114,8 @@ struct http_call {
     char client[CLIENT_NAME_ROOM]; /* whose key it has; "": nobody's, or the token */
     char *origin;                  /* owned: of a page that may read the answer, NULL = none */
     unsigned retry_after;          /* seconds, of an answer that says so */
-    struct event *left_event;      /* owned, loop thread, as the next: while it waits for an answer */
-    void (*left)(void *owner);
-    void *left_owner;
-    const char *route;              /* borrowed, loop thread */
+    const char *route;             /* borrowed, loop thread */
+    struct call_leave leave;
     uint64_t last_event_id;         /* 0 = not given */
     char *if_none_match;            /* owned; NULL = not given */
     char *ticket;                   /* owned; NULL = not given */
@@ -141,8 +149,6 @@ const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL i
 bool call_drop(struct http_call *call);
 void call_free(struct http_call *call);
 void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
-/* Loop thread: who leaves from here on is no more looked for (http_left.c). */
-void call_forget_left(struct http_call *call);
 /* --- http_answer.c --- */
 
 /* Loop thread: the answer is ready; takes over response. Only from here on may events wake a
@@ -160,6 +166,11 @@ void response_allow(struct MHD_Response *response, const char *origin);
 /* The answers to a call with `inside`. They free it. */
 void inside_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
 void inside_stream(struct http_call *call, uint64_t job, uint64_t after);
+
+/* --- http_leave.c --- */
+
+/* Its answer is there, or the server stops: nobody is told any more. */
+void leave_stop(struct http_call *call);
 
 /* --- http_stream.c --- */
 

@@ -34,6 +34,10 @@ char *http_inside_take(struct http_feed *f, bool *ret_last);
 /* Nobody reads this stream any more. */
 void http_inside_leave(struct http_feed *f);
 
+/* Nobody waits any more for the answer to this call, which was not given yet: it may come at once
+ * now. Later ones are harmless. */
+void http_inside_left(struct http_call *call);
+
 /* A request that may read and write. `query`: an object of texts, NULL = none. All is copied but
  * for the functions' owner, which must stay until one of them was called. The call is for a
  * handler of http_setup. */

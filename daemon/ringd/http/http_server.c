@@ -39,7 +39,7 @@ enum limits {
 /* --- requests, on the server's threads --- */
 
 /* An answer of the server itself, on its own thread. */
-static enum MHD_Result refuse(struct MHD_Connection *mhd, unsigned status, const char *code,
+static enum MHD_Result refuse(const struct http_call *call, unsigned status, const char *code,
                               const char *message)
 {
     struct MHD_Response *r = response_error(code, message);
@@ -47,7 +47,8 @@ static enum MHD_Result refuse(struct MHD_Connection *mhd, unsigned status, const
         return MHD_NO;
     /* The rest of the request is not read, so the connection cannot be used again. */
     MHD_add_response_header(r, "Connection", "close");
-    enum MHD_Result ok = MHD_queue_response(mhd, status, r);
+    response_allow(r, call->origin);
+    enum MHD_Result ok = MHD_queue_response(call->mhd, status, r);
     MHD_destroy_response(r);
     return ok;
 }
@@ -273,7 +274,7 @@ static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
     int status =
         access_check(&l->rules, call_header(call->mhd, "Host"), call_header(call->mhd, "Origin"), &why);
     if (status)
-        return refuse(call->mhd, (unsigned)status, status == 421 ? "wrong-host" : "foreign-origin", why);
+        return refuse(call, (unsigned)status, status == 421 ? "wrong-host" : "foreign-origin", why);
     const char *origin = call_header(call->mhd, "Origin");
     if (l->rules.is_tcp && access_is_allowed(&l->rules, origin))
         call->origin = xstrdup(origin);
@@ -283,11 +284,11 @@ static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
                call_header(call->mhd, "Transfer-Encoding"));
     take_rights(l, call);
     if (call->body.follows && !call->may_serve)
-        return refuse(call->mhd, MHD_HTTP_FORBIDDEN, "forbidden",
+        return refuse(call, MHD_HTTP_FORBIDDEN, "forbidden",
                       "over TCP a request with a body needs the token, and Content-Type: application/json: "
                       "`ringctl token` prints the token there, `ringctl dashboard` opens the dashboard");
     const struct body_refusal *refusal = call->body.refusal;
-    return refusal ? refuse(call->mhd, refusal->status, refusal->code, refusal->reason) : MHD_YES;
+    return refusal ? refuse(call, refusal->status, refusal->code, refusal->reason) : MHD_YES;
 }
 
 /* The answer is there. A client that takes longer for a MiB of it than `deadline_ms` is cut
@@ -319,7 +320,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
         return answer(call);
     const struct body_refusal *refusal = call->body.refusal;
     if (refusal)
-        return refuse(mhd, refusal->status, refusal->code, refusal->reason);
+        return refuse(call, refusal->status, refusal->code, refusal->reason);
     return hand_over(l->http, call);
 }
 
@@ -391,6 +392,7 @@ static int start_unix(struct http *http, const struct http_setup *setup, struct 
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err)
 {
     struct http *http = xsecret(sizeof *http);
+    http->base = setup->base;
     http->mailbox = setup->mailbox;
     http->events = setup->events;
     http->handle = setup->handle;
@@ -428,7 +430,7 @@ static void release_all(struct http *http)
     pthread_mutex_lock(&http->lock);
     http->stopping = true;
     for (struct http_call *call = http->calls; call; call = call->next) {
-        call_forget_left(call);
+        leave_stop(call);
         if (call->parked && !call->response) {
             call->response = response_error("stopping", "ringd is stopping");
             call->status = MHD_HTTP_SERVICE_UNAVAILABLE;

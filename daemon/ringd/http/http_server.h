@@ -13,6 +13,7 @@
 
 #include "engine/err.h"
 
+struct event_base;
 struct event_log;
 struct http;
 struct http_call; /* http.h */
@@ -20,6 +21,7 @@ struct ledger;
 struct mailbox;
 
 struct http_setup {
+    struct event_base *base;  /* borrowed: the loop's */
     struct mailbox *mailbox;  /* borrowed */
     struct event_log *events; /* borrowed: event streams */
     const char *unix_path;    /* created 0660, replaced if stale; NULL = none */

@@ -14,6 +14,7 @@
 #include "daemon/ringd/openai/reply.h"
 #include "daemon/ringd/openai/turns.h"
 #include "daemon/ringd/serve/served.h"
+#include "daemon/ringd/serve/visit.h"
 
 enum {
     STREAM_MOST = 4 << 20, /* bytes that a client has not taken: it is too slow, and is let go */
@@ -40,6 +41,9 @@ struct completion {
     struct prompt_ask *asks; /* owned [request.nprompts] */
     json_t *form;            /* owned: of all answers, or NULL */
     size_t open;             /* choices that have not ended */
+    size_t tokens_in, tokens_out;
+    struct visit *visit; /* owned */
+    unsigned status;     /* how it ends, if it ends now */
     struct out_text out;
 };
 
@@ -51,6 +55,7 @@ static void completion_free(struct completion *c)
         ask_drop(c->asks[i].ask);
     if (c->feed)
         http_feed_end(c->feed);
+    visit_end(c->visit, c->status);
     reply_free(c->reply);
     completion_request_done(&c->request);
     out_text_done(&c->out);
@@ -71,6 +76,7 @@ static void flush(struct completion *c)
 static void on_failed(void *owner, const struct refusal *refusal)
 {
     struct completion *c = ((struct prompt_ask *)owner)->of;
+    c->status = served_status(c->request.api == API_MESSAGES, refusal);
     if (c->call) {
         served_refuse(c->call, c->request.api == API_MESSAGES, refusal);
     } else {
@@ -80,17 +86,18 @@ static void on_failed(void *owner, const struct refusal *refusal)
     completion_free(c);
 }
 
+/* Before its answer, or its stream. */
 static void on_left(void *owner)
 {
-    enum { CLIENT_LEFT = 499 /* as nginx counts them */ };
     struct completion *c = owner;
-    http_fail(c->call, CLIENT_LEFT, "left", "the client has left");
+    http_give_up(c->call);
     completion_free(c);
 }
 
 static void finish(struct completion *c)
 {
     reply_finish(c->reply, &c->out);
+    c->status = 200;
     if (c->call)
         http_reply(c->call, 200, "application/json", c->out.data, c->out.len);
     else
@@ -141,6 +148,7 @@ static void begin(struct completion *c, const struct ask_begun *begun)
 static void on_begun(void *owner, const struct ask_begun *begun)
 {
     struct completion *c = ((struct prompt_ask *)owner)->of;
+    visit_tokens(c->visit, c->tokens_in += begun->prompt_tokens, c->tokens_out);
     if (c->reply)
         reply_prompt(c->reply, begun->prompt_tokens, begun->cached_tokens);
     else
@@ -160,6 +168,7 @@ static bool on_token(void *owner, size_t choice, const struct reply_token *token
     const struct prompt_ask *a = owner;
     struct completion *c = a->of;
     const size_t at = a->at * c->request.n + choice;
+    visit_tokens(c->visit, c->tokens_in, ++c->tokens_out);
     const bool goes_on = reply_token(c->reply, at, token, &c->out);
     flush(c);
     if (c->feed && http_feed_waiting(c->feed) > STREAM_MOST) {
@@ -232,11 +241,14 @@ void served_complete(const struct served *served, struct http_call *call, enum c
     struct refusal refusal;
     struct completion *c = xcalloc(1, sizeof *c);
     if (completion_request_read(&c->request, api, body, &refusal)) {
-        served_refuse(call, api == API_MESSAGES, &refusal);
+        visit_end(served->visit, served_refuse(call, api == API_MESSAGES, &refusal));
         free(c);
         return;
     }
     c->call = call;
+    http_on_leave(call, on_left, c);
+    c->visit = served->visit;
+    c->status = HTTP_LEFT;
     c->format = served->model->format;
     c->model = xstrdup(served->name);
     c->created = time(NULL);
@@ -249,10 +261,8 @@ void served_complete(const struct served *served, struct http_call *call, enum c
         r = desk_ask(served->desk, &a->ask, served->model->job, served_request(served, ask_of(c, i)),
                      c->request.n, &ops, a, &refusal);
     }
-    if (!r) {
-        http_on_left(call, desk_base(served->desk), on_left, c);
-        return;
+    if (r) {
+        c->status = served_refuse(call, api == API_MESSAGES, &refusal);
+        completion_free(c);
     }
-    served_refuse(call, api == API_MESSAGES, &refusal);
-    completion_free(c);
 }

@@ -10,12 +10,14 @@
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/serve/visit_lines.h"
 #include "daemon/ringd/timer.h"
 #include "net/clock.h"
 
 enum {
     PATIENCE_MS = 600000,
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
+    ASKS_MAX = 4096,       /* two requests with the most inputs of embeddings; each event looks for its own */
     TOP_MAX = 20,
     BYTES_MAX = 256,   /* of a token's text that is no UTF-8 */
     LOSSES_MAX = 3,    /* of stages that worked on a request and said no token of it */
@@ -58,6 +60,8 @@ struct desk {
     LIST_HEAD(, model_ask) asks;
     LIST_HEAD(, desk_entry) models; /* at most one for each job of this node that serves */
     struct ledger_queue bytes;
+    size_t n; /* of asks */
+    struct visit_lines lines;
     uint64_t last_id;
     uint64_t serving; /* how often a stage began to take requests */
 };
@@ -114,6 +118,7 @@ void ask_drop(struct model_ask *a)
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
     }
     LIST_REMOVE(a, next);
+    a->d->n--;
     ledger_give(&a->d->bytes, a->bytes);
     timer_free(a->patience);
     for (size_t i = 0; i < a->nchoices; i++)
@@ -167,6 +172,11 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
              const struct ask_ops *ops, void *owner, struct refusal *refusal)
 {
     const size_t bytes = sizeof(struct model_ask) + json_dumpb(request, NULL, 0, JSON_COMPACT);
+    if (d->n == ASKS_MAX) {
+        json_decref(request);
+        return refusal_set(refusal, REFUSAL_RATE, NULL, "%d requests wait already: ask again in a moment",
+                           ASKS_MAX);
+    }
     if (!ledger_take(&d->bytes, bytes)) {
         json_decref(request);
         return refusal_set(refusal, REFUSAL_RATE, NULL,
@@ -188,6 +198,7 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
     a->serving = d->serving; /* what serves now hears of it below */
     a->patience = timer_new(d->setup.base, on_patience, a);
     LIST_INSERT_HEAD(&d->asks, a, next);
+    d->n++;
     wait_on(a);
     ask_stage(a);
     *ret = a;
@@ -562,9 +573,9 @@ struct desk *desk_new(const struct desk_setup *setup)
     return d;
 }
 
-struct event_base *desk_base(const struct desk *d)
+struct visit_lines *desk_visit_lines(struct desk *d)
 {
-    return d->setup.base;
+    return &d->lines;
 }
 
 void desk_free(struct desk *d)

@@ -33,7 +33,6 @@ struct desk_setup {
     unsigned patience_ms; /* with a stage that says nothing of a request; 0: ten minutes */
 };
 struct desk *desk_new(const struct desk_setup *setup);
-struct event_base *desk_base(const struct desk *d); /* of its setup */
 /* Requests that wait fail with a sentence. Before http_stop. */
 void desk_free(struct desk *d);
 
@@ -60,6 +59,8 @@ json_t *desk_model_encode(const struct desk_model *model);
 
 /* The one after it; NULL begins, and ends. */
 const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before);
+
+struct visit_lines *desk_visit_lines(struct desk *d); /* of all models (visit_lines.h) */
 
 /* An event of a stage. True: it was for the desk alone. */
 bool desk_hear(struct desk *d, uint64_t job, const char *kind, const json_t *event);

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/openai/embeddings.h"
 #include "daemon/ringd/serve/served.h"
+#include "daemon/ringd/serve/visit.h"
 
 struct embedding;
 
@@ -20,12 +22,15 @@ struct embedding {
     struct embedding_request request;
     char *model; /* owned */
     size_t dim, open, prompt_tokens;
+    struct visit *visit;    /* owned, until it ends */
     float *values;          /* owned [request.ninput, dim] */
     struct input_ask *asks; /* owned [request.ninput] */
 };
 
-static void embedding_free(struct embedding *e)
+static void embedding_free(struct embedding *e, unsigned status)
 {
+    visit_tokens(e->visit, e->prompt_tokens, 0);
+    visit_end(e->visit, status);
     for (size_t i = 0; i < e->request.ninput; i++)
         ask_drop(e->asks[i].ask);
     embedding_request_done(&e->request);
@@ -37,13 +42,19 @@ static void embedding_free(struct embedding *e)
 
 static void fail(struct embedding *e, const struct refusal *refusal)
 {
-    served_refuse(e->call, false, refusal);
-    embedding_free(e);
+    embedding_free(e, served_refuse(e->call, false, refusal));
 }
 
 static void on_failed(void *owner, const struct refusal *refusal)
 {
     fail(((struct input_ask *)owner)->of, refusal);
+}
+
+static void on_left(void *owner)
+{
+    struct embedding *e = owner;
+    http_give_up(e->call);
+    embedding_free(e, HTTP_LEFT);
 }
 
 static void finish(struct embedding *e)
@@ -55,7 +66,7 @@ static void finish(struct embedding *e)
         return;
     }
     served_reply(e->call, answer);
-    embedding_free(e);
+    embedding_free(e, 200);
 }
 
 static void on_answered(void *owner, const json_t *event)
@@ -90,12 +101,14 @@ void served_embed(const struct served *served, struct http_call *call, json_t *b
     struct refusal refusal;
     struct embedding *e = xcalloc(1, sizeof *e);
     if (embedding_request_read(&e->request, body, &refusal)) {
-        served_refuse(call, false, &refusal);
+        visit_end(served->visit, served_refuse(call, false, &refusal));
         free(e);
         return;
     }
     const size_t n = e->request.ninput;
     e->call = call;
+    e->visit = served->visit;
+    http_on_leave(call, on_left, e);
     e->model = xstrdup(served->name);
     e->dim = served->model->dim;
     e->open = n;

@@ -14,12 +14,14 @@
 #include "daemon/ringd/serve/desk.h"
 
 struct http_call;
+struct visit;
 
 struct served {
     struct desk *desk;              /* borrowed */
     const struct desk_model *model; /* borrowed: for the call */
     const char *name;               /* borrowed: for the call; as the answer calls it */
     const char *adapter;            /* borrowed: for the call; NULL: the model alone */
+    struct visit *visit;            /* taken over by each function */
     time_t created;
 };
 
@@ -35,8 +37,9 @@ void served_count(const struct served *served, struct http_call *call, json_t *b
 
 /* The request to the model with its adapter; the same object. */
 json_t *served_request(const struct served *served, json_t *request);
-/* An error in the form of OpenAI, or of Anthropic. */
-void served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal);
+/* An error in the form of OpenAI, or of Anthropic; returns its status. */
+unsigned served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal);
+unsigned served_status(bool is_anthropic, const struct refusal *refusal); /* that, by itself */
 /* Takes over the reference. */
 void served_reply(struct http_call *call, json_t *answer);
 

@@ -20,12 +20,16 @@ json_t *served_request(const struct served *served, json_t *request)
     return request;
 }
 
-void served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal)
+unsigned served_status(bool is_anthropic, const struct refusal *refusal)
 {
-    if (is_anthropic)
-        reply(call, refusal_anthropic_status(refusal), refusal_anthropic(refusal));
-    else
-        reply(call, refusal_openai_status(refusal), refusal_openai(refusal));
+    return is_anthropic ? refusal_anthropic_status(refusal) : refusal_openai_status(refusal);
+}
+
+unsigned served_refuse(struct http_call *call, bool is_anthropic, const struct refusal *refusal)
+{
+    const unsigned status = served_status(is_anthropic, refusal);
+    reply(call, status, is_anthropic ? refusal_anthropic(refusal) : refusal_openai(refusal));
+    return status;
 }
 
 void served_reply(struct http_call *call, json_t *answer)

@@ -6,19 +6,23 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/openai/tokenize.h"
 #include "daemon/ringd/serve/served.h"
+#include "daemon/ringd/serve/visit.h"
 
 struct token_call {
     struct http_call *call;
-    struct model_ask *ask; /* owned */
+    struct model_ask *ask; /* owned, as the next */
+    struct visit *visit;
     bool is_anthropic;
     size_t max_context;
     json_t *(*answer)(const struct token_call *t, const json_t *event);
 };
 
-static void token_call_free(struct token_call *t)
+static void token_call_free(struct token_call *t, unsigned status)
 {
+    visit_end(t->visit, status);
     ask_drop(t->ask);
     free(t);
 }
@@ -26,15 +30,22 @@ static void token_call_free(struct token_call *t)
 static void on_failed(void *owner, const struct refusal *refusal)
 {
     struct token_call *t = owner;
-    served_refuse(t->call, t->is_anthropic, refusal);
-    token_call_free(t);
+    token_call_free(t, served_refuse(t->call, t->is_anthropic, refusal));
+}
+
+static void on_left(void *owner)
+{
+    struct token_call *t = owner;
+    http_give_up(t->call);
+    token_call_free(t, HTTP_LEFT);
 }
 
 static void on_answered(void *owner, const json_t *event)
 {
     struct token_call *t = owner;
+    visit_tokens(t->visit, json_array_size(json_object_get(event, "ids")), 0);
     served_reply(t->call, t->answer(t, event));
-    token_call_free(t);
+    token_call_free(t, 200);
 }
 
 static void ask(const struct served *served, const struct token_call *call, json_t *request)
@@ -43,6 +54,8 @@ static void ask(const struct served *served, const struct token_call *call, json
     struct refusal refusal;
     struct token_call *t = xmemdup(call, sizeof *call);
     t->max_context = served->model->max_context;
+    t->visit = served->visit;
+    http_on_leave(t->call, on_left, t);
     if (desk_ask(served->desk, &t->ask, served->model->job, request, 0, &ops, t, &refusal))
         on_failed(t, &refusal);
 }
@@ -66,7 +79,7 @@ void served_tokenize(const struct served *served, struct http_call *call, json_t
     struct tokenize_request r;
     struct refusal refusal;
     if (tokenize_request_read(&r, body, &refusal)) {
-        served_refuse(call, false, &refusal);
+        visit_end(served->visit, served_refuse(call, false, &refusal));
         return;
     }
     json_t *request = json_pack("{s:s s:b s:b s:b s:o}", "kind", "tokenize", "special", (int)r.add_special,
@@ -91,7 +104,7 @@ void served_detokenize(const struct served *served, struct http_call *call, json
     struct detokenize_request r;
     struct refusal refusal;
     if (detokenize_request_read(&r, body, &refusal)) {
-        served_refuse(call, false, &refusal);
+        visit_end(served->visit, served_refuse(call, false, &refusal));
         return;
     }
     json_t *request = json_pack("{s:s s:O}", "kind", "detokenize", "ids", r.token);
@@ -112,7 +125,7 @@ void served_count(const struct served *served, struct http_call *call, json_t *b
     struct completion_request r;
     struct refusal refusal;
     if (completion_request_read_count(&r, body, &refusal)) {
-        served_refuse(call, true, &refusal);
+        visit_end(served->visit, served_refuse(call, true, &refusal));
         return;
     }
     json_t *request = json_pack("{s:s s:O}", "kind", "tokenize", "messages", r.messages);

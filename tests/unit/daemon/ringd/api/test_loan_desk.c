@@ -64,7 +64,8 @@ static int open_world_with(void **state, unsigned hear_ms, unsigned keep_ms)
     w->book = loan_book_new(w->ledger, w->f.dir);
     w->desk = loan_desk_new(&(struct loan_desk_setup){
         .base = f->base, .mailbox = f->box, .book = w->book, .hear_ms = hear_ms, .keep_ms = keep_ms});
-    struct http_setup setup = {.mailbox = f->box,
+    struct http_setup setup = {.base = f->base,
+                               .mailbox = f->box,
                                .events = f->events,
                                .unix_path = f->path,
                                .tcp_listen = "127.0.0.1:0",

@@ -38,7 +38,8 @@ struct world {
     int unsent; /* why nothing can be sent, though the other is reached */
     char *body; /* what b's handler answers with */
     size_t n_body;
-    struct http_call *held; /* by b's handler, for the path …/held */
+    struct http_call *held;  /* by b's handler, for the path …/held */
+    struct http_call *asked; /* of a's last client, until it is answered */
     struct http_feed *source,
         *sink;           /* for the path …/stream: where b's handler puts, and where a's client takes */
     size_t fed, changed; /* words to the client, and to the handler */
@@ -89,13 +90,20 @@ static void on_source(void *owner)
     ((struct world *)owner)->changed++;
 }
 
+static void on_held_left(void *owner)
+{
+    struct world *w = owner;
+    http_give_up(w->held);
+    w->held = NULL;
+}
+
 /* b's API. */
 static void handle(void *owner, struct http_call *call)
 {
     struct world *w = owner;
     size_t n;
     if (!strcmp(http_path(call), "/v1/jobs/7/held"))
-        w->held = call;
+        http_on_leave(w->held = call, on_held_left, w);
     else if (!strcmp(http_path(call), "/v1/jobs/7/stream"))
         w->source = http_feed_new(call, on_source, w);
     else if (w->without && w->without--)
@@ -158,7 +166,7 @@ static void ask_nodes(struct world *w, size_t nodes, const char *method, const c
                                        .fed = on_fed,
                                        .mailbox = w->mailbox,
                                        .owner = w};
-    struct http_call *call = http_inside_new(method, path, query, body, &inside);
+    struct http_call *call = w->asked = http_inside_new(method, path, query, body, &inside);
     json_decref(query);
     proxy_ask(w->a, call, to, nodes, "is the head of this job", path);
 }
@@ -509,6 +517,26 @@ static void who_leaves_a_stream_stops_it(void **state)
     http_feed_end(w->source);
 }
 
+static void who_leaves_before_its_answer_stops_the_work(void **state)
+{
+    struct world *w = *state;
+    ask(w, "POST", "/v1/jobs/7/held", NULL, "{}");
+    deliver(w);
+    assert_non_null(w->held);
+    http_inside_left(w->asked);
+    assert_int_equal(w->answers, 1); /* which nobody reads */
+    deliver(w);
+    assert_null(w->held);
+    assert_int_equal(w->answers, 1);
+    fill(w, 3 * PROXY_PART);
+    ask(w, "GET", "/v1/jobs/7/steps", NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        deliver_one(w); /* the question, a part */
+    http_inside_left(w->asked);
+    assert_int_equal(deliver(w), 3); /* "more", a part that nobody takes, "stop" */
+    assert_int_equal(w->answers, 2);
+}
+
 /* A part that was asked for in another way than streams are, or from nobody. */
 static void a_stream_is_no_answer_and_no_events(void **state)
 {
@@ -543,6 +571,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stream_flows_as_it_is_fed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_long_part_comes_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_leaves_a_stream_stops_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_leaves_before_its_answer_stops_the_work, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_is_no_answer_and_no_events, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

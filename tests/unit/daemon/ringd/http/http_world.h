@@ -47,8 +47,10 @@ struct fixture {
     pthread_t loop;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_held;           /* under lock */
-    struct http_feed *feed; /* of GET /feed; loop thread, as the next */
+    bool is_held;              /* under lock */
+    struct http_call *watched; /* of GET /watched; loop thread */
+    unsigned left;             /* under lock: clients of it that left */
+    struct http_feed *feed;    /* of GET /feed; loop thread, as the next */
     unsigned fed;
 };
 
@@ -61,6 +63,16 @@ static inline void echo(struct http_call *call)
              http_path(call), word ? word : "-", http_may_write(call), http_may_read(call), n, body,
              http_may_serve(call));
     http_reply(call, 200, "text/plain", text, strlen(text));
+}
+
+static inline void on_left(void *owner)
+{
+    struct fixture *f = owner;
+    http_give_up(f->watched);
+    pthread_mutex_lock(&f->lock);
+    f->left++;
+    pthread_cond_signal(&f->changed);
+    pthread_mutex_unlock(&f->lock);
 }
 
 /* Three batches, each once the one before was taken; and no more when the client has left. */
@@ -96,21 +108,6 @@ static inline void read_timelines(struct http_call *call)
     timelines_free(t);
 }
 
-static inline void tell_held(struct fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    f->is_held = true;
-    pthread_cond_signal(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-}
-
-static inline void on_left(void *owner)
-{
-    struct fixture *f = owner;
-    http_fail(f->held, 499, "left", "the client has left");
-    tell_held(f);
-}
-
 static inline void handle(void *owner, struct http_call *call)
 {
     struct fixture *f = owner;
@@ -124,10 +121,12 @@ static inline void handle(void *owner, struct http_call *call)
         f->is_held = true;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
-    } else if (!strcmp(path, "/left")) {
-        f->held = call;
-        http_on_left(call, f->base, on_left, f);
-        tell_held(f);
+    } else if (!strcmp(path, "/watched")) {
+        http_on_leave(f->watched = call, on_left, f);
+        pthread_mutex_lock(&f->lock);
+        f->is_held = true;
+        pthread_cond_signal(&f->changed);
+        pthread_mutex_unlock(&f->lock);
     } else if (!strcmp(path, "/session")) {
         const char *key = "refused";
         bool ok = http_open_session(call, &key);
@@ -173,7 +172,8 @@ static inline int set_up_with(void **state, unsigned deadline_ms, size_t bodies_
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     assert_int_equal(mailbox_new(&f->box, f->base), 0);
-    struct http_setup setup = {.mailbox = f->box,
+    struct http_setup setup = {.base = f->base,
+                               .mailbox = f->box,
                                .events = f->events,
                                .unix_path = f->path,
                                .tcp_listen = "127.0.0.1:0",

@@ -466,20 +466,6 @@ static void a_client_that_left_is_no_harm(void **state)
     expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
 }
 
-static void who_leaves_before_the_answer_is_missed(void **state)
-{
-    struct fixture *f = *state;
-    for (int i = 0; i < 2; i++) {
-        const int fd = i ? dial_unix(f) : dial_tcp(f);
-        static const char wait[] = "GET /left HTTP/1.1\r\n" HOST "\r\n";
-        say(fd, wait, strlen(wait));
-        await_held(f); /* the server closes what is hung up before it is read */
-        close(fd);
-        await_held(f);
-    }
-    expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,7 +491,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(ten_thousand_connections_are_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopping_answers_who_waits_and_ends_streams, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_left_is_no_harm, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_leaves_before_the_answer_is_missed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,9 @@ static void listed_origins_may_read_answers(void **state)
     expect(dial_tcp(f), "OPTIONS /x HTTP/1.1\r\n" HOST "Origin: https://evil.example\r\n\r\n", "403",
            "foreign-origin");
     expect(dial_tcp(f), "GET /x HTTP/1.1\r\n" HOST "Origin: https://chat.example\r\n\r\n", "200", "serve=0");
+    key[10] ^= 1; /* the page sees why it is refused */
+    try_key(f, "POST /x", "Content-Type: application/json\r\nOrigin: https://chat.example\r\n", "{}", "403",
+            "Access-Control-Allow-Origin: https://chat.example");
 }
 
 static struct instant at(uint64_t seconds)

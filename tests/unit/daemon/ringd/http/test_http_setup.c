@@ -7,7 +7,8 @@
 static int try_start(struct fixture *f, const char *path, const char *tcp, struct err *err)
 {
     struct http *second = NULL;
-    struct http_setup setup = {.mailbox = f->box,
+    struct http_setup setup = {.base = f->base,
+                               .mailbox = f->box,
                                .events = f->events,
                                .unix_path = path,
                                .tcp_listen = tcp,
@@ -58,8 +59,12 @@ static void a_stale_socket_is_replaced(void **state)
     struct event_base *base = event_base_new();
     assert_int_equal(mailbox_new(&box, base), 0);
     struct event_log *events = event_log_new(2, SIZE_MAX);
-    struct http_setup setup = {
-        .mailbox = box, .events = events, .unix_path = a.sun_path, .handle = handle, .owner = f};
+    struct http_setup setup = {.base = base,
+                               .mailbox = box,
+                               .events = events,
+                               .unix_path = a.sun_path,
+                               .handle = handle,
+                               .owner = f};
     if (http_start(&second, &setup, &err))
         fail_msg("%s", err.text);
     assert_int_equal(http_port(second), 0);

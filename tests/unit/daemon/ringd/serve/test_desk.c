@@ -235,6 +235,54 @@ static void what_nobody_wants_is_cancelled(void **state)
     assert_said(w, "[{\"do\":\"cancel\",\"id\":2}]");
 }
 
+static uint64_t count_of(const struct histogram *h)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof h->counts / sizeof *h->counts; i++)
+        n += h->counts[i];
+    return n;
+}
+
+/* The first token of a choice is one time, each further one another; a stage that begins again
+ * counts nothing twice. */
+static void the_times_of_a_request_are_counted(void **state)
+{
+    struct world *w = *state;
+    serve(w, "{\"max_context\":64}");
+    ask(w, 2);
+    const struct desk_stats *stats = &desk_model(w->desk, JOB)->stats;
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    token(w, 0, 1, 5, "a");
+    token(w, 1, 1, 5, "x");
+    token(w, 0, 2, 6, "b");
+    token(w, 0, 2, 6, "b"); /* said twice */
+    serve(w, "{\"max_context\":64}");
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":9}");
+    token(w, 0, 3, 7, "c");
+    assert_int_equal(count_of(&stats->queue), 1);
+    assert_int_equal(count_of(&stats->first), 2);
+    assert_int_equal(count_of(&stats->between), 2);
+}
+
+/* One of them may be a list of thousands of texts. */
+static void so_many_wait_and_no_more(void **state)
+{
+    struct world *w = *state;
+    struct model_ask *asks[5000];
+    struct refusal refusal;
+    size_t n = 0;
+    while (n < 5000 &&
+           !desk_ask(w->desk, &asks[n], JOB, json_pack("{s:s}", "kind", "embed"), 0, &plain_ops, w, &refusal))
+        n++;
+    assert_int_equal(n, 4096);
+    assert_int_equal(refusal_openai_status(&refusal), 429);
+    assert_int_equal(refusal_anthropic_status(&refusal), 429);
+    ask_drop(asks[--n]);
+    ask(w, 1);
+    while (n)
+        ask_drop(asks[--n]);
+}
+
 static void a_refusal_has_its_kind(void **state)
 {
     struct world *w = *state;
@@ -285,6 +333,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),
+        cmocka_unit_test_setup_teardown(the_times_of_a_request_are_counted, start, stop),
+        cmocka_unit_test_setup_teardown(so_many_wait_and_no_more, start, stop),
         cmocka_unit_test_setup_teardown(a_refusal_has_its_kind, start, stop),
         cmocka_unit_test_setup_teardown(what_a_model_works_on_is_shown, start, stop),
         cmocka_unit_test_setup_teardown(the_end_of_the_job_ends_its_requests, start, stop),
