@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringctl chat: a conversation, a line from standard input for each turn, answered by what is
- * served, else by a job that keeps the model loaded between turns, or by another one where that has
- * ended. Owns the messages
- * so far, and the signals while it waits for a line: ^C ends an answer, and never the conversation.
- * One thread. */
+ * served, else by a job that keeps the model loaded between turns, or by another one where that
+ * has ended. Owns the messages so far, and the signals while it waits for a line: ^C ends an
+ * answer, and never the conversation. One thread. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

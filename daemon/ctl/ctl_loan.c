@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/common/json_list.h"
 #include "daemon/common/folder_files.h"
 #include "daemon/common/ipc.h"
 #include "daemon/common/job_spec.h"
@@ -41,22 +42,12 @@ static void leave(struct opened *o, const char *path, const char *why)
         snprintf(o->why, o->why_size, "%s was left to the daemon: %s", path, why);
 }
 
-static bool is_listed(const json_t *list, const char *path)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (!strcmp(json_string_value(one), path))
-            return true;
-    return false;
-}
-
 /* Takes over fd. 0, or why it cannot be lent. */
 static const char *add_file(struct opened *o, const char *path, int fd)
 {
-    const char *why = is_listed(o->files, path) ? ""
-                      : o->n == IPC_FDS_MAX     ? "it has more files than can be handed over, at most 253"
-                                                : NULL;
+    const char *why = json_list_has(o->files, path) ? ""
+                      : o->n == IPC_FDS_MAX         ? "it has more files than can be handed over, at most 253"
+                                                    : NULL;
     if (!why && json_array_append_new(o->files, json_string(path)))
         why = "its name is not UTF-8";
     if (why) {
@@ -178,7 +169,7 @@ static const char *open_listed(struct opened *o, const json_t *wanted, const cha
         char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : NULL;
         const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
         *ret_why = fd < 0 ? strerror(errno) : NULL;
-        if (fd >= 0 && is_listed(o->folders, parent ? parent : "") && leads_astray(fd, parent)) {
+        if (fd >= 0 && json_list_has(o->folders, parent ? parent : "") && leads_astray(fd, parent)) {
             close(fd);
             *ret_why = "it is a link that leads into no model";
         }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ctl/ctl_served.h"
 
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/common/json_list.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
@@ -79,16 +82,6 @@ static int is_plain(const struct ctl *ctl, const char *job, bool *ret)
     return CTL_OK;
 }
 
-static bool is_listed(const json_t *list, const char *name)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (!strcmp(json_string_value(one), name))
-            return true;
-    return false;
-}
-
 int ctl_served_find(const struct ctl *ctl, const json_t *spec, char **ret_name)
 {
     const char *given = opts_str(ctl->opts, "model"),
@@ -105,7 +98,7 @@ int ctl_served_find(const struct ctl *ctl, const json_t *spec, char **ret_name)
         const char *serves = field_text(job, "serves", "");
         const bool has_ended = json_is_integer(json_object_get(job, "ended")),
                    is_running = !strcmp(field_text(job, "state", ""), "running");
-        const bool is_adapter = is_listed(json_object_get(job, "serves_with"), given);
+        const bool is_adapter = json_list_has(json_object_get(job, "serves_with"), given);
         bool fits = *serves && (is_adapter || !strcmp(serves, given));
         if (rc || *ret_name || !*serves || has_ended)
             continue;
@@ -165,7 +158,8 @@ static json_t *body_of(const struct ctl *ctl, const char *name, const json_t *sp
 
 struct hearing {
     struct served_answer *answer;
-    char *error; /* owned: why it ended early */
+    char *error;    /* owned: why it ended early */
+    uint32_t signo; /* what ended it; 0: nothing did */
 };
 
 static bool on_event(void *owner, const char *type, const json_t *data)
@@ -190,8 +184,9 @@ static bool on_signal(void *owner, int index)
     struct hearing *h = owner;
     struct signalfd_siginfo info;
     (void)index;
-    h->answer->was_stopped = read(h->answer->signal_fd, &info, sizeof info) == sizeof info;
-    return !h->answer->was_stopped;
+    if (read(h->answer->signal_fd, &info, sizeof info) == sizeof info)
+        h->signo = info.ssi_signo;
+    return !h->signo;
 }
 
 int ctl_served_ask(const struct ctl *ctl, const char *name, const json_t *spec, struct served_answer *answer)
@@ -205,10 +200,11 @@ int ctl_served_ask(const struct ctl *ctl, const char *name, const json_t *spec, 
                                 .owner = &h,
                                 .fds = &answer->signal_fd,
                                 .n_fds = answer->signal_fd >= 0};
-    answer->was_stopped = false;
     int rc = ctl_follow(ctl, is_chat(spec) ? "/v1/chat/completions" : "/v1/completions", &stream, false);
     if (!rc && h.error)
         rc = ctl_fail(CTL_FAILED, "%s", h.error);
+    if (!rc && h.signo && h.signo != SIGINT)
+        rc = CTL_INTERRUPTED;
     free(h.error);
     json_decref(body);
     return rc;

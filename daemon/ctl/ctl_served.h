@@ -18,8 +18,7 @@ struct served_answer {
     void (*text)(void *owner, const char *text);  /* as it comes */
     void (*aside)(void *owner, const char *text); /* of its reasoning, which is no part of it */
     void *owner;
-    int signal_fd;    /* a signal ends the answer where it is; -1: none is looked at */
-    bool was_stopped; /* out: by that */
+    int signal_fd; /* ^C ends the answer where it is, another signal the command; -1: none is read */
 };
 
 /* The answer to a spec of `generate`: its prompt, ids or messages, and what it says of the choice

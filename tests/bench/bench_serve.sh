@@ -119,19 +119,7 @@ export BUILD="$build" RINGCTL="$build/ringctl" NODES
 
 # row WHAT UNIT AGAINST FILE RELATION GOAL SCALE: one row of the table; the goal is of the ratio in percent, of the limit times SCALE
 row() {
-    awk -v what="$1" -v unit="$2" -v against="$3" -v how="$5" -v goal="$6" -v scale="$7" '
-        {one[NR] = $1; two[NR] = $2 * scale; ratio[NR] = $1 / ($2 * scale)}
-        function middle(x,  i, k, t, y) {
-            for (i = 1; i <= NR; i++) y[i] = x[i]
-            for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (y[k] < y[i]) {t = y[i]; y[i] = y[k]; y[k] = t}
-            low = y[1]; high = y[NR]
-            return y[int((NR + 1) / 2)]
-        }
-        END {
-            o = middle(one); t = middle(two); r = 100 * middle(ratio)
-            printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   ", what, o, unit, against, t, unit, r, 50 * (high - low)
-            print how == "-" ? "-" : how " " goal " %  " ((how == "<=" ? r <= goal : r >= goal) ? "ok" : "MISSED")
-        }' "$work/$4"
+    awk -f tests/bench/pairs.awk -v what="$1" -v unit="$2" -v against="$3" -v how="$5" -v goal="$6" -v scale="$7" -v times=1 "$work/$4"
 }
 run() { # NODES
     NODES=$1

@@ -45,19 +45,7 @@ compare() {
         cat "$work/said" >&2
         exit 1
     }
-    awk -v what="$1" -v against="$WITHOUT" -v goal="$3" '
-        {with[NR] = $1; without[NR] = $2; ratio[NR] = $1 / $2}
-        function middle(x,  i, k, t, y) {
-            for (i = 1; i <= NR; i++) y[i] = x[i]
-            for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (y[k] < y[i]) {t = y[i]; y[i] = y[k]; y[k] = t}
-            low = y[1]; high = y[NR]
-            return y[int((NR + 1) / 2)]
-        }
-        END {
-            w = middle(with); o = middle(without); r = 100 * middle(ratio)
-            printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   <= %s %%  %s\n", what, 1000 * w, "ms/step", against, 1000 * o, "ms",
-                r, 50 * (high - low), goal, r <= goal ? "ok" : "ABOVE"
-        }' "$work/pairs"
+    awk -f tests/bench/pairs.awk -v what="$1" -v unit=ms/step -v against="$WITHOUT" -v how='<=' -v goal="$3" -v scale=1 -v times=1000 "$work/pairs"
 }
 
 MODEL=$model SEQ=128 ITERS=10 WITH="--copies auto" WITHOUT="--copies off"

@@ -23,6 +23,7 @@
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/web.h"
+#include "daemon/ringd/serve/served.h"
 
 /* The dashboard. Any other path is left to the caller. */
 static bool send_page(struct http_call *call)
@@ -126,6 +127,15 @@ static bool matches(const char *pattern, const char *path)
     return word && !strncmp(after, rest, n) && (!last || rest[n]);
 }
 
+/* In the form of the API that it speaks. */
+static void refuse_client(struct http_call *call)
+{
+    struct refusal refusal;
+    refusal_set(&refusal, REFUSAL_NO_KEY, NULL,
+                "over TCP this needs a client's key (`ringctl key add`) or the token (`ringctl token`)");
+    served_refuse(call, http_is_anthropic(call), &refusal);
+}
+
 void api_handle(struct api *api, struct http_call *call)
 {
     const char *method = http_method(call), *path = http_path(call);
@@ -148,9 +158,7 @@ void api_handle(struct api *api, struct http_call *call)
                 "over TCP this needs the token: `ringctl token` prints it there; `ringctl dashboard` opens "
                 "the dashboard");
         else if (routes[i].access == API_SERVES && !http_may_serve(call))
-            http_fail(
-                call, 401, "token",
-                "over TCP this needs the token (`ringctl token`) or a client's key (`ringctl key add`)");
+            refuse_client(call);
         else if (!elsewhere_route(api->setup.elsewhere, call))
             routes[i].handle(api, call);
         return;

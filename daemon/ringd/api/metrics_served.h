@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Metrics of models that this node is the head of: what requests waited for, and what the stage
- * last told. Loop thread. */
+ * Metrics of models that this node is the head of: what requests waited for, and the load that the
+ * stage reported last. Loop thread. */
 #ifndef DAEMON_METRICS_SERVED_H
 #define DAEMON_METRICS_SERVED_H
 

@@ -67,6 +67,13 @@ void client_keys_done(struct client_keys *k)
     *k = (struct client_keys){0};
 }
 
+struct client_keys client_keys_copy(const struct client_keys *k)
+{
+    struct client_keys copy = {xstrdup(k->path), xcalloc(CLIENTS_MAX, sizeof *k->all), k->n};
+    memcpy(copy.all, k->all, k->n * sizeof *k->all);
+    return copy;
+}
+
 static int write_all(const struct client_keys *k, struct err *err)
 {
     json_t *list = json_array();
@@ -123,27 +130,16 @@ int client_keys_add(struct client_keys *k, const char *name, unsigned rate, char
     *key = (struct client_key){.rate = rate, .left = rate};
     strcpy(key->name, name);
     hash_of(key->hash, ret_key);
-    const int r = write_all(k, err);
-    if (r)
-        k->n--;
-    return r;
+    return write_all(k, err);
 }
 
 int client_keys_remove(struct client_keys *k, const char *name, struct err *err)
 {
-    struct client_key *key = named(k, name), *last = &k->all[k->n - 1];
+    struct client_key *key = named(k, name);
     if (!key)
         return err_set(err, -ENOENT, "no client \"%.64s\" has a key here: ringctl key list shows them", name);
-    const struct client_key was = *key;
-    *key = *last;
-    k->n--;
-    const int r = write_all(k, err);
-    if (!r)
-        return 0;
-    *last = *key;
-    *key = was;
-    k->n++;
-    return r;
+    *key = k->all[--k->n];
+    return write_all(k, err);
 }
 
 json_t *client_keys_show(const struct client_keys *k)

@@ -33,8 +33,10 @@ struct client_keys {
 int client_keys_open(struct client_keys *ret, char *path, struct err *err);
 void client_keys_done(struct client_keys *keys);
 
-/* −EEXIST, −EINVAL (a name of other signs), −ENOSPC, or that of the disk, with a sentence; then
- * nothing has changed. */
+/* A copy to change: the one in use is replaced by it once the file is written. */
+struct client_keys client_keys_copy(const struct client_keys *keys);
+/* Both write the file, and wait for the disk. −EEXIST, −EINVAL (a name of other signs), −ENOSPC,
+ * or that of the disk, with a sentence; the copy is then worth nothing. */
 int client_keys_add(struct client_keys *keys, const char *name, unsigned rate, char ret_key[CLIENT_KEY_ROOM],
                     struct err *err);
 /* −ENOENT: there is none of this name. */

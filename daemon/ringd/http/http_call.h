@@ -169,7 +169,7 @@ void inside_stream(struct http_call *call, uint64_t job, uint64_t after);
 
 /* --- http_leave.c --- */
 
-/* Its answer is there, or the server stops: nobody is told any more. */
+/* Ends the watch of http_on_leave: the call has its answer, or the server stops. */
 void leave_stop(struct http_call *call);
 
 /* --- http_stream.c --- */

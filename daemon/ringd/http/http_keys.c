@@ -1,32 +1,44 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The loop alone changes the keys; the server's threads read them, under the lock. So the disk is
+ * waited for without it. */
 #include "daemon/ringd/http/http_keys.h"
 
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_call.h"
 
+/* Takes over the copy: in use, if it was written. */
+static int take_over(struct http *http, struct client_keys next, int r)
+{
+    if (!r) {
+        const struct client_keys before = http->keys;
+        pthread_mutex_lock(&http->lock);
+        http->keys = next;
+        pthread_mutex_unlock(&http->lock);
+        next = before;
+    }
+    client_keys_done(&next);
+    return r;
+}
+
 int http_add_key(struct http *http, const char *name, unsigned rate, char ret_key[CLIENT_KEY_ROOM],
                  struct err *err)
 {
-    pthread_mutex_lock(&http->lock);
-    const int r = client_keys_add(&http->keys, name, rate, ret_key, err);
-    pthread_mutex_unlock(&http->lock);
-    return r;
+    struct client_keys next = client_keys_copy(&http->keys);
+    const int r = client_keys_add(&next, name, rate, ret_key, err);
+    return take_over(http, next, r);
 }
 
 int http_remove_key(struct http *http, const char *name, struct err *err)
 {
-    pthread_mutex_lock(&http->lock);
-    const int r = client_keys_remove(&http->keys, name, err);
-    pthread_mutex_unlock(&http->lock);
-    return r;
+    struct client_keys next = client_keys_copy(&http->keys);
+    const int r = client_keys_remove(&next, name, err);
+    return take_over(http, next, r);
 }
 
 json_t *http_show_keys(struct http *http)
 {
-    pthread_mutex_lock(&http->lock);
-    json_t *list = client_keys_show(&http->keys);
-    pthread_mutex_unlock(&http->lock);
-    return list;
+    return client_keys_show(&http->keys);
 }
 
 unsigned http_take_turn(struct http_call *call)

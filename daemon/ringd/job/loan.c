@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/json_list.h"
 #include "daemon/common/fds.h"
 #include "daemon/common/json_weight.h"
 #include "daemon/common/output_path.h"
@@ -218,29 +219,19 @@ int loan_new_kept(struct loan **ret, struct loan_book *book, const json_t *about
     return take(ret, book, about, fds, n, true, err);
 }
 
-static bool has(const json_t *list, const char *path)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (!strcmp(json_string_value(one), path))
-            return true;
-    return false;
-}
-
 /* Is it in the list, or the folder that it lies in? */
 static bool has_or_holds(const json_t *list, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = xstrndup(path, slash ? (size_t)(slash - path) : 0);
-    const bool is_in = has(list, path) || has(list, folder);
+    const bool is_in = json_list_has(list, path) || json_list_has(list, folder);
     free(folder);
     return is_in;
 }
 
 static bool covers(const struct loan *loan, const char *path)
 {
-    return loan && (has(json_object_get(loan->about, "files"), path) ||
+    return loan && (json_list_has(json_object_get(loan->about, "files"), path) ||
                     has_or_holds(json_object_get(loan->about, "folders"), path));
 }
 
@@ -258,7 +249,8 @@ static int join(struct loan_joining *to, const struct loan *loan, const struct l
     size_t i;
     json_t *path;
     json_array_foreach (json_object_get(loan->about, "folders"), i, path)
-        if (has(to->paths, json_string_value(path)) && !has(to->folders, json_string_value(path)))
+        if (json_list_has(to->paths, json_string_value(path)) &&
+            !json_list_has(to->folders, json_string_value(path)))
             json_array_append(to->folders, path);
     json_array_foreach (json_object_get(loan->about, "files"), i, path) {
         if (covers(but, json_string_value(path)) || !has_or_holds(to->paths, json_string_value(path)))
@@ -313,8 +305,8 @@ struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
 
 bool loan_has(const struct loan *loan, const char *path)
 {
-    return loan && (has(json_object_get(loan->about, "files"), path) ||
-                    has(json_object_get(loan->about, "folders"), path));
+    return loan && (json_list_has(json_object_get(loan->about, "files"), path) ||
+                    json_list_has(json_object_get(loan->about, "folders"), path));
 }
 
 json_t *loan_message(const struct loan *loan)

@@ -78,11 +78,10 @@ static bool is_end(const struct server_run *s, const struct seq *q, uint32_t id)
     return q->ask->has_end && q->ask->end == id;
 }
 
-static int take_token(struct server_run *s, json_t *list, struct seq *q, const struct token_told *told,
+static int take_token(struct server_run *s, json_t *list, struct seq *q, struct chosen_token chosen,
                       struct err *err)
 {
-    struct token_told t = *told;
-    const uint32_t id = t.token->token;
+    const uint32_t id = chosen.token->token;
     if (id >= s->plan->vocab)
         return err_set(err, -EBADMSG, "the last rank chose %u, which is no token of this model", id);
     s->counts.generated++;
@@ -90,14 +89,14 @@ static int take_token(struct server_run *s, json_t *list, struct seq *q, const s
         q->ending = "stop";
         return 0;
     }
-    const int r = seq_append(q, id, &t.text, &t.n, err);
+    const int r = seq_append(q, id, &chosen.text, &chosen.n, err);
     if (r || q->ending)
         return r;
     if (form_at_is_over(&q->form))
         q->ending = "stop";
     else if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
         q->ending = "length";
-    return tell_token(s, list, q, &t, err);
+    return tell_token(s, list, q, &chosen, err);
 }
 
 /* Choices `from` and behind, which are of one sequence: its next token, and the tokens behind
@@ -111,12 +110,12 @@ static int take_tokens(struct server_run *s, json_t *list, const struct flight *
         n++;
     for (size_t i = from; i < from + n && !q->is_dead && !q->ending; i++) {
         const struct rows_choice *c = &f->batch.choices[i];
-        struct token_told told = {.top = c->top};
-        told.token = rows_answer_token(a, &f->batch, i, &told.likely);
-        const int r = take_token(s, list, q, &told, err);
+        struct chosen_token chosen = {.top = c->top};
+        chosen.token = rows_answer_token(a, &f->batch, i, &chosen.likely);
+        const int r = take_token(s, list, q, chosen, err);
         if (r)
             return r;
-        if (q->ending || i + 1 == from + n || told.token->token != f->ids[c->row + 1])
+        if (q->ending || i + 1 == from + n || chosen.token->token != f->ids[c->row + 1])
             break;
         right++;
         q->computed++;
@@ -142,7 +141,7 @@ static void take_hidden(struct server_run *s, const struct flight *f, const stru
         q->ending = "stop";
 }
 
-/* A fault of one answer is told as one of the request: nobody waits for its others. */
+/* A fault of one answer ends the request: nobody waits for its other answers. */
 static void seq_over(struct server_run *s, struct seq *q)
 {
     const bool is_fault = !strcmp(q->ending, "error");

@@ -82,8 +82,8 @@ static int want_token(struct server_run *s, struct flight *f, struct seq *q, con
     return 0;
 }
 
-/* The tokens behind its last row and behind the guessed ones before it. A guess that the form
- * forbids was cut off (guess). */
+/* The tokens behind its last row and behind the guessed ones before it. Guesses that the form
+ * forbids were cut off (guess); one that cannot be followed now is a fault of this sequence. */
 static int want_tokens(struct server_run *s, struct flight *f, struct seq *q, size_t guessed, struct err *err)
 {
     struct form_at form = form_at_copy(&q->form);
@@ -91,9 +91,8 @@ static int want_tokens(struct server_run *s, struct flight *f, struct seq *q, si
     int r = 0;
     for (size_t i = 0; i <= guessed && !r; i++) {
         if (i && form_at_token(&form, q->ids[q->n + i - 1], "", 0, &why))
-            r = err_set(err, -EPROTO, "%s", why.text);
-        if (!r)
-            r = want_token(s, f, q, &form, f->batch.nrows - 1 - guessed + i, q->n - q->n_prompt + i, err);
+            seq_fail(q, why.text);
+        r = want_token(s, f, q, &form, f->batch.nrows - 1 - guessed + i, q->n - q->n_prompt + i, err);
     }
     form_at_done(&form);
     return r;

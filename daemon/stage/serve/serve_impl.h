@@ -95,13 +95,13 @@ void flight_done(struct flight *f);
 void tell_serving(struct server_run *s);
 void tell_begun(struct server_run *s, struct seq *q, size_t cached);
 /* A token of the answer, for the next event "tokens". */
-struct token_told {
+struct chosen_token {
     const struct rows_token *token;
     const struct likely *likely; /* [top] */
     size_t top, n;
     const char *text; /* [n] */
 };
-int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct token_told *told,
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct chosen_token *chosen,
                struct err *err);
 void tell_ended(struct server_run *s, const struct seq *q);
 void tell_refused(struct server_run *s, uint64_t id, int code, const char *why);

@@ -47,18 +47,18 @@ static json_t *top_of(struct server_run *s, const struct likely *likely, size_t 
     return list;
 }
 
-int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct token_told *told,
+int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct chosen_token *chosen,
                struct err *err)
 {
-    const struct rows_token *token = told->token;
-    json_t *shown = json_stringn(told->text, told->n);
+    const struct rows_token *token = chosen->token;
+    json_t *shown = json_stringn(chosen->text, chosen->n);
     json_t *item = json_pack("{s:I s:I s:I s:I s:o}", "id", (json_int_t)q->ask->id, "choice",
                              (json_int_t)q->choice, "n", (json_int_t)(q->n - q->n_prompt), "token",
                              (json_int_t)token->token, "text", shown ? shown : json_string(""));
     if (q->ask->wants_logprob)
         json_object_set_new(item, "logprob", json_real((double)token->logprob));
-    if (told->top)
-        json_object_set_new(item, "top", top_of(s, told->likely, told->top));
+    if (chosen->top)
+        json_object_set_new(item, "top", top_of(s, chosen->likely, chosen->top));
     return json_array_append_new(list, item) ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 

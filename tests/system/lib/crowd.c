@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/system/lib/now_ms.h"
+
 enum { SECOND_MS = 1000, ADDRESSES = 200, STATUSES = 600, EVENTS = 256, SPARE = 32, ROOM = 1024 };
 enum kind { SLOW, VANISHING, MALFORMED, HONEST, KINDS };
 
@@ -38,13 +40,6 @@ struct crowd {
     int epoll;
     unsigned status[STATUSES]; /* 0: none came */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static size_t room_for(size_t n)
 {

@@ -16,14 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TURN_MS = 100 };
+#include "tests/system/lib/now_ms.h"
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+enum { TURN_MS = 100 };
 
 static size_t room_for(size_t n)
 {

@@ -1,0 +1,21 @@
+# One row of the table, of pairs that were measured in turns: a figure, and what it is held against.
+# Variables: what, unit, against; times: for both, as 1000 for seconds in ms; scale: for the second alone; how: <= or >=, with goal, which the
+# ratio in percent must keep, or - for none.
+# SPDX-License-Identifier: MIT
+{
+    one[NR] = $1 * times
+    two[NR] = $2 * times * scale
+    ratio[NR] = one[NR] / two[NR]
+}
+function middle(x,  i, k, t, y) {
+    for (i = 1; i <= NR; i++) y[i] = x[i]
+    for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (y[k] < y[i]) {t = y[i]; y[i] = y[k]; y[k] = t}
+    low = y[1]; high = y[NR]
+    return y[int((NR + 1) / 2)]
+}
+END {
+    o = middle(one); t = middle(two); r = 100 * middle(ratio)
+    split(unit, words, "/")
+    printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   ", what, o, unit, against, t, words[1], r, 50 * (high - low)
+    print how == "-" ? "-" : how " " goal " %  " ((how == "<=" ? r <= goal : r >= goal) ? "ok" : "MISSED")
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_SYSTEM_NOW_MS_H
+#define TESTS_SYSTEM_NOW_MS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+#endif
