@@ -15,7 +15,6 @@ function middle(x,  i, k, t, y) {
 }
 END {
     o = middle(one); t = middle(two); r = 100 * middle(ratio)
-    split(unit, words, "/")
-    printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   ", what, o, unit, against, t, words[1], r, 50 * (high - low)
+    printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %% +- %4.1f   ", what, o, unit, against, t, unit, r, 50 * (high - low)
     print how == "-" ? "-" : how " " goal " %  " ((how == "<=" ? r <= goal : r >= goal) ? "ok" : "MISSED")
 }
