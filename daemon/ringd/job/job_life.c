@@ -351,10 +351,11 @@ static void on_stopped(struct job_life *l, size_t rank, const json_t *body)
     job->stopped[rank] = true;
     if (job->state == JOB_STOPPING)
         check_stopped(l);
-    else if (job_phase(job->state)->late ==
-             JOB_LATE_ENDED) /* of a job that is done rank 0 says so in a moment */
+    else if (job_phase(job->state)->late == JOB_LATE_ENDED) {
+        /* Of a job that is done, or leaves, rank 0 says so in a moment. A drained node goes at once. */
+        job_watch_release(l->watch, rank);
         life_limit(l, limit_ms(l, JOB_STOPPING));
-    else /* this node was out of its reach for too long, though perhaps it was not out of ours */
+    } else /* this node was out of its reach for too long, though perhaps it was not out of ours */
         life_lose_stage(l, "");
 }
 

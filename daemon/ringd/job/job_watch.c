@@ -109,6 +109,12 @@ void job_watch_end(struct job_watch *w)
     timer_stop(w->missed);
 }
 
+void job_watch_release(struct job_watch *w, size_t rank)
+{
+    if (w->job)
+        absence_forget(&w->absent, job_nodes(w->job)->id[rank]);
+}
+
 struct job_watch *job_watch_new(const struct job_watch_setup *setup)
 {
     struct job_watch *w = xcalloc(1, sizeof *w);

@@ -35,6 +35,8 @@ void job_watch_free(struct job_watch *w);
 
 void job_watch_begin(struct job_watch *w, struct job *job); /* borrowed until the end */
 void job_watch_end(struct job_watch *w);
+/* Its stage has done its part and ended: the node may go. */
+void job_watch_release(struct job_watch *w, size_t rank);
 void job_watch_look(struct job_watch *w); /* nodes came or went */
 
 #endif

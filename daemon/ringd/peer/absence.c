@@ -13,6 +13,13 @@ void absence_watch(struct absence *a, const struct members *m, const uint8_t (*i
     }
 }
 
+void absence_forget(struct absence *a, const uint8_t id[16])
+{
+    for (size_t i = a->n; i-- > 0;)
+        if (!memcmp(a->at[i].id, id, 16))
+            a->at[i] = a->at[--a->n];
+}
+
 /* Since its last word, if that is what gave it away. A record may also be old because we stood
  * still ourselves: so not without end. */
 static struct instant out_since(const struct member *who, uint64_t patience_us, struct instant now)

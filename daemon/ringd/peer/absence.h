@@ -39,6 +39,8 @@ struct absence {
 
 /* Watches these nodes from now on, and no others. */
 void absence_watch(struct absence *a, const struct members *m, const uint8_t (*ids)[16], size_t n);
+/* That node is needed no more, if it was. */
+void absence_forget(struct absence *a, const uint8_t id[16]);
 /* The next news, and the node it is about: call it until it returns none, after every change and
  * when it is due. `patience_us`: --dead-after. */
 enum absence_news absence_next(struct absence *a, const struct members *m, uint64_t patience_us,

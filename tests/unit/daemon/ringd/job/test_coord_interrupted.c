@@ -273,13 +273,28 @@ static void nodes_that_are_too_few_wait_for_the_others(void **state)
     assert_int_equal(job->state, JOB_PLANNING);
 }
 
-static void say_drained(struct head *h, const char *reason)
+static void learn_drained(struct head *h, const char *reason, bool is_linked)
 {
     struct member other = make(1, 1, ++h->seq);
-    link_to(&other, 0);
+    if (is_linked)
+        link_to(&other, 0);
     snprintf(other.drained, sizeof other.drained, "%s", reason);
     assert_int_equal(learn(h->members, &other, h->seq), 1);
     look(h);
+}
+
+static void say_drained(struct head *h, const char *reason)
+{
+    learn_drained(h, reason, true);
+}
+
+/* Its daemon says goodbye. */
+static void end_drained(struct head *h, const char *reason)
+{
+    struct member *self = members_self(h->members);
+    self->ended[0][0] = 2;
+    self->nended = 1;
+    learn_drained(h, reason, false);
 }
 
 /* Of rank 0 when it has stopped after that step, as it was asked to. */
@@ -314,6 +329,25 @@ static void nodes_that_are_too_few_are_tried_once(void **state)
     say_drained(h, "");
     assert_int_equal(job->state, JOB_PLANNING);
     assert_int_equal(h->plans, 3);
+}
+
+/* Its daemon ends as soon as its stage has, before rank 0 has said that the job left. */
+static void a_drained_node_that_is_quick_to_go_is_not_lost(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "stop", 60);
+    step(h, job, 1);
+    h->plan_nodes = 1;
+    say_drained(h, "its ringd is being ended");
+    assert_int_equal(told(h, 0, "job-leave"), 1);
+    say(h, job, 1, "job-stopped", json_object());
+    end_drained(h, "its ringd is being ended");
+    assert_int_equal(job->state, JOB_RUNNING);
+    say(h, job, 0, "job-left", json_object());
+    say(h, job, 0, "job-stopped", json_object());
+    wait_for(h, job, JOB_PLANNING);
+    assert_int_equal(h->plans, 2);
 }
 
 /* It stops after a step, lets others begin, and goes on behind that step when its user says so. */
@@ -458,6 +492,7 @@ int main(void)
         WITH_HEAD(nodes_that_are_too_few_wait_for_the_others),
         WITH_HEAD(nodes_that_are_too_few_are_tried_once),
         WITH_HEAD(a_job_that_once_fitted_waits),
+        WITH_HEAD(a_drained_node_that_is_quick_to_go_is_not_lost),
         WITH_HEAD(a_paused_job_goes_on_when_it_is_continued),
         WITH_HEAD(a_queued_job_is_paused_at_once),
         WITH_HEAD(words_of_the_attempt_before_count_no_more),
