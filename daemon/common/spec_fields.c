@@ -332,6 +332,9 @@ static const struct field spec_fields[] = {
     CHOICE("elastic", TRAIN, is_fixed, elastics, false,
            "auto: if enough steps are left, the job moves to more nodes when one joins or comes back, and "
            "its layers move when a node becomes slow; off: they do not"),
+    CHOICE("elastic", SERVE, is_fixed, elastics, false,
+           "auto: the model is spread over more nodes when one joins or comes back; off: it stays where it "
+           "is until it loses a node"),
     CHOICE("on_loss", TRAIN | ANSWERS, on_loss, losses, ON_LOSS_SHRINK,
            "when a node is lost: go on without it after --wait-for, wait until it is back, or end the job"),
     WHOLE("wait_for", TRAIN, wait_for, 0, 7 * DAY_S, 60, "SECONDS",

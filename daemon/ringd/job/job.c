@@ -74,6 +74,7 @@ void job_reset(struct job *job)
                         .loss = job->loss,
                         .has_loss = job->has_loss,
                         .slow = job->slow,
+                        .barred = job->barred,
                         .interruption = job->interruption,
                         .is_idle = job->is_idle,
                         .result = job->result,

@@ -12,6 +12,7 @@
 
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/deputy/origin.h"
+#include "daemon/ringd/job/survive/barred.h"
 #include "daemon/ringd/job/survive/interruption.h"
 #include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
@@ -87,6 +88,7 @@ struct job {
     enum job_state leaves_for;     /* what follows once it has stopped after a step; 0: it was not asked to */
     struct instant uneven_since;   /* other layers on its nodes would pay since then; {0}: they would not */
     struct slow_nodes slow;        /* as learned in this attempt and earlier ones */
+    struct barred barred;
     struct interruption interruption; /* the latest; its count is 0: there was none */
     uint32_t attempt;                 /* how often it was begun before */
     uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */

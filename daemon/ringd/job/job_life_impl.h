@@ -15,6 +15,7 @@ struct job_life {
     struct job *job;           /* borrowed: coord's; NULL: none */
     struct timer *deadline;    /* owned: of its state */
     struct timer *again;       /* owned: the message of its state may be lost */
+    struct timer *settled;     /* owned: it has run for long enough to move to more nodes */
     struct job_watch *watch;   /* owned: its nodes, while they are needed */
     struct job_commit *commit; /* owned: what its stage waits for before it saves */
 };
@@ -41,6 +42,9 @@ void life_wait(struct job_life *l);
 void life_look_on(struct job_life *l);
 /* Fewer nodes than the job had cannot hold it: it waits for the others. False: it had no more. */
 bool life_was_too_few(struct job_life *l, const char *cause);
+/* One that came to the job while it ran cannot hold its part: the job goes on without it. False:
+ * all that it was to get have run it before. */
+bool life_barred_newcomers(struct job_life *l, const char *cause);
 /* Of a job that runs: should it stop after its next step, and go on elsewhere? */
 void life_look_whether_to_leave(struct job_life *l);
 /* The same, of one whose ranks have said how fast they are. */
