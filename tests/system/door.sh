@@ -44,6 +44,7 @@ equal 'a completion with a key' "$(status "$phone" /v1/completions -d "$(body on
 equal 'jobs with a key' "$(status "$phone" /v1/jobs)" 401
 equal 'the token with a key' "$(status "$phone" /v1/token -d '{}')" 403
 equal 'nobody' "$(status nobody /v1/models)" 401
+equal 'nobody who asks' "$(status nobody /v1/completions -d "$(body one 8)")" 401
 
 say 'a page of another origin'
 equal 'a listed one' "$(ask "$phone" /v1/models -H 'Origin: https://chat.example' -o "$work/answer" -w '%header{access-control-allow-origin}')" \
@@ -79,7 +80,7 @@ while kill -0 $pid 2>/dev/null; do
 done
 await_end $pid 30 || fail "clients still stand: $(cat "$work/crowd")"
 say "$streams streams; statuses of the crowd: $(tr "\n" , <"$work/crowd") the daemon grew by $(($(resident) - before)) KiB"
-for wanted in 200 429 400 401 403 421; do
+for wanted in 200 429 400 401 421; do
     holds "some got $wanted" "$work/crowd" "^$wanted "
 done
 grown=$(($(resident) - before))
