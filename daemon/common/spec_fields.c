@@ -332,6 +332,9 @@ static const struct field spec_fields[] = {
     CHOICE("elastic", TRAIN, is_fixed, elastics, false,
            "auto: if enough steps are left, the job moves to more nodes when one joins or comes back, and "
            "its layers move when a node becomes slow; off: they do not"),
+    WHOLE("keep_alive", SERVE, unload_after, 0, DAY_S, 0, "SECONDS",
+          "let the memory go after so long without a request; the next request loads the model again, and "
+          "waits for it; 0: it stays loaded"),
     CHOICE("elastic", SERVE, is_fixed, elastics, false,
            "auto: the model is spread over more nodes when one joins or comes back; off: it stays where it "
            "is until it loses a node"),

@@ -17,6 +17,7 @@
 #include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/cluster/keys_process.h"
+#include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
@@ -215,10 +216,16 @@ static int ask_stage(void *owner, uint64_t job, json_t *message)
     return workers_ask(n->workers, job, message);
 }
 
+static void on_asked(void *owner, uint64_t job, bool has_asks)
+{
+    const struct node *n = owner;
+    coord_asked(n->coord, job, has_asks);
+}
+
 void node_open_api(struct node *n)
 {
-    n->desk =
-        desk_new(&(struct desk_setup){.base = n->base, .ledger = n->ledger, .say = ask_stage, .owner = n});
+    n->desk = desk_new(&(struct desk_setup){
+        .base = n->base, .ledger = n->ledger, .say = ask_stage, .asked = on_asked, .owner = n});
     open_elsewhere(n);
     open_doctor(n);
     n->loan_desk =

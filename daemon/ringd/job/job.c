@@ -77,6 +77,7 @@ void job_reset(struct job *job)
                         .barred = job->barred,
                         .interruption = job->interruption,
                         .is_idle = job->is_idle,
+                        .has_asks = job->has_asks,
                         .result = job->result,
                         .turn = job->turn,
                         .token_log = job->token_log,

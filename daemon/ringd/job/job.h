@@ -52,6 +52,7 @@ struct job {
     struct shortage *shortage;       /* owned: what its last plan lacked; NULL: it was never planned */
     char unsaved[512];               /* why its last save is not on the disk; "": it is */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
+    bool has_asks;                   /* it serves, and somebody waits for an answer */
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
     bool is_idle;     /* it has answered, and waits for what is said next: `result` is the answer */
     struct job_turn { /* what was said next, until a stage has read it */

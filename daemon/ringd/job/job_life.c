@@ -41,6 +41,7 @@ void life_enter(struct job_life *l, enum job_state state)
     timer_stop(l->deadline);
     timer_stop(l->again);
     timer_stop(l->settled);
+    timer_stop(l->unasked);
     if (job_phase(state)->again != JOB_AGAIN_NOTHING)
         timer_set_ms(l->again, AGAIN_MS);
     if (ms)
@@ -245,6 +246,7 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
         send_turn(l);
     else if (job->is_idle)
         l->setup.idle(l->setup.owner);
+    job_life_asked(l);
     life_look_whether_to_leave(l);
 }
 
@@ -474,6 +476,14 @@ void job_life_changed(struct job_life *l)
         life_look_whether_to_leave(l);
 }
 
+void job_life_asked(struct job_life *l)
+{
+    const struct job *job = l->job;
+    timer_stop(l->unasked);
+    if (job->state == JOB_RUNNING && job->asked.unload_after && !job->has_asks)
+        timer_set_ms(l->unasked, (uint64_t)job->asked.unload_after * 1000);
+}
+
 static void on_settled(void *owner)
 {
     job_life_changed(owner);
@@ -494,6 +504,7 @@ struct job_life *job_life_new(const struct job_life_setup *setup)
     l->commit = job_commit_new(setup->log->store, setup->post);
     l->again = timer_new(setup->base, on_again, l);
     l->settled = timer_new(setup->base, on_settled, l);
+    l->unasked = timer_new(setup->base, life_rest, l);
     l->watch = job_watch_new(&(struct job_watch_setup){.base = setup->base,
                                                        .opts = setup->opts,
                                                        .cluster = setup->cluster,
@@ -514,6 +525,7 @@ void job_life_free(struct job_life *l)
     job_commit_free(l->commit);
     timer_free(l->again);
     timer_free(l->settled);
+    timer_free(l->unasked);
     job_watch_free(l->watch);
     free(l);
 }

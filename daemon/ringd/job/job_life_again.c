@@ -207,6 +207,11 @@ void life_look_whether_to_leave(struct job_life *l)
         timer_set_us(l->settled, wait_us);
 }
 
+void life_rest(void *life)
+{
+    ask_to_leave(life, JOB_PAUSED, "nobody asks");
+}
+
 void life_look_at_pace(struct job_life *l)
 {
     struct job *job = l->job;
