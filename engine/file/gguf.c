@@ -8,12 +8,6 @@
 
 #include "file/gguf_impl.h"
 
-bool gguf_is_path(const char *path)
-{
-    const size_t n = strlen(path);
-    return n > 5 && !strcmp(path + n - 5, ".gguf");
-}
-
 size_t gguf_type_bytes(enum gguf_type type)
 {
     static const size_t bytes[GGUF_TYPES] = {

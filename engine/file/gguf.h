@@ -59,9 +59,6 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* Is this path one of such a file? By its name alone: it ends with .gguf. */
-bool gguf_is_path(const char *path);
-
 /* Reads the head of the file, and no tensor. The sentence names the file and what is wrong. */
 int gguf_open(struct gguf **ret, const char *path, struct err *err);
 /* The same of bytes, which are copied: the head at least; the file has `file_bytes`. −ENODATA: the

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "file/gguf_model_impl.h"
+#include "file/gguf_path.h"
 #include "file/input.h"
 
-enum { PARTS_MOST = 4096 };
+enum { EXPERTS_MOST = 1 << 14 };
 
 struct gguf_model {
     struct gguf **part; /* owned, and each of them */
@@ -47,18 +48,6 @@ static bool whole_at(const struct gguf *g, const char *key, int64_t *ret)
     return v && !v->is_array && gguf_whole(v, 0, ret);
 }
 
-/* "….-00001-of-00003.gguf": where the number of the part begins; NULL: it is not named so. */
-static const char *part_number(const char *path, size_t *ret_no, size_t *ret_of)
-{
-    static const size_t tail = sizeof "00001-of-00003.gguf" - 1;
-    const size_t n = strlen(path);
-    int used = 0;
-    if (n <= tail || sscanf(path + n - tail, "%5zu-of-%5zu.gguf%n", ret_no, ret_of, &used) != 2 ||
-        (size_t)used != tail)
-        return NULL;
-    return path + n - tail;
-}
-
 static int check_part(const struct gguf_model *m, size_t no, size_t of, struct err *err)
 {
     int64_t is = -1, count = -1;
@@ -73,21 +62,18 @@ static int check_part(const struct gguf_model *m, size_t no, size_t of, struct e
 
 static int add_others(struct gguf_model *m, const char *path, size_t of, struct err *err)
 {
-    size_t no = 0, named = 0;
-    const char *number = part_number(path, &no, &named);
-    if (!number || named != of)
-        return err_set(err, -EINVAL,
-                       "%s is part of %zu, and is not named NAME-00001-of-%05zu.gguf: name it so", path, of,
-                       of);
-    if (no != 1)
-        return err_set(err, -EINVAL, "%s is part %zu of %zu: name the first, %.*s00001-of-%05zu.gguf", path,
-                       no, of, (int)(number - path), path, of);
-    int r = check_part(m, 0, of, err);
+    if (gguf_path_parts(path) != of)
+        return err_set(err, -EINVAL, "%s is part of %zu, and is not named NAME-00001-of-%05zu.gguf: name it so",
+                       path, of, of);
+    char *first = gguf_path_part(path, 0);
+    int r = first && gguf_path_number(path)
+                ? err_set(err, -EINVAL, "%s is part %zu of %zu: name the first, %s", path,
+                          gguf_path_number(path) + 1, of, first)
+                : check_part(m, 0, of, err);
+    free(first);
     for (size_t i = 1; i < of && !r; i++) {
-        char *other;
-        if (asprintf(&other, "%.*s%05zu-of-%05zu.gguf", (int)(number - path), path, i + 1, of) < 0)
-            return err_set(err, -ENOMEM, "%s: no memory to open its parts", path);
-        r = add_part(m, other, err);
+        char *other = gguf_path_part(path, i);
+        r = other ? add_part(m, other, err) : err_set(err, -ENOMEM, "%s: no memory to open its parts", path);
         if (r == -ENOENT)
             err_set(err, r, "%s is missing: put it beside %s", other, path);
         r = r ? r : check_part(m, i, of, err);
@@ -119,9 +105,9 @@ int gguf_model_open(struct gguf_model **ret, const char *path, struct err *err)
     struct gguf_model *m = calloc(1, sizeof *m);
     int64_t of = 1;
     int r = m ? add_part(m, path, err) : err_set(err, -ENOMEM, "%s: no memory to open it", path);
-    if (!r && whole_at(m->part[0], "split.count", &of) && (of < 1 || of > PARTS_MOST))
+    if (!r && whole_at(m->part[0], "split.count", &of) && (of < 1 || of > GGUF_PARTS_MOST))
         r = err_set(err, -EBADMSG, "%s says that it is one of %lld parts; 1 to %d are possible", path,
-                    (long long)of, PARTS_MOST);
+                    (long long)of, GGUF_PARTS_MOST);
     if (!r && of > 1)
         r = add_others(m, path, (size_t)of, err);
     if (!r)
@@ -205,9 +191,9 @@ static const struct part_name {
       {"ffn_up", "mlp.up_proj"},
       {"ffn_down", "mlp.down_proj"},
       {"ffn_gate_inp", "mlp.gate"},
-      {"ffn_gate_exps", "mlp.switch_mlp.gate_proj"},
-      {"ffn_up_exps", "mlp.switch_mlp.up_proj"},
-      {"ffn_down_exps", "mlp.switch_mlp.down_proj"},
+      {"ffn_gate_exps", "mlp.experts.|.gate_proj"},
+      {"ffn_up_exps", "mlp.experts.|.up_proj"},
+      {"ffn_down_exps", "mlp.experts.|.down_proj"},
       {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
       {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
       {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
@@ -263,8 +249,32 @@ static bool layer_alias(struct gguf_alias *ret, const struct gguf_model *m, size
     return false;
 }
 
-int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const char *name, struct err *err)
+/* At the mark where the number of an expert goes. */
+static int cut_stack(struct gguf_alias *alias, const struct gguf_tensor *t, struct err *err)
 {
+    char *mark = strchr(alias->name, '|');
+    if (!mark)
+        return 0;
+    if (t->ndim != 3 || t->extent[2] > EXPERTS_MOST)
+        return err_set(err, -EBADMSG, "tensor %s is no stack of 1 to %d experts", input_quote(t->name).text,
+                       EXPERTS_MOST);
+    snprintf(alias->rest, sizeof alias->rest, "%s", mark + 1);
+    *mark = 0;
+    alias->experts = t->extent[2];
+    return 0;
+}
+
+void gguf_alias_name(char ret[GGUF_MODEL_NAME], const struct gguf_alias *alias, size_t expert)
+{
+    if (alias->experts)
+        snprintf(ret, GGUF_MODEL_NAME, "%.100s%zu%s", alias->name, expert, alias->rest);
+    else
+        memcpy(ret, alias->name, GGUF_MODEL_NAME);
+}
+
+int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct gguf_tensor *t, struct err *err)
+{
+    const char *name = t->name;
     size_t layer;
     const char *rest;
     *ret = (struct gguf_alias){.turn = 0};
@@ -278,7 +288,7 @@ int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const char *n
             return 0;
         }
     if (in_layer(name, &layer, &rest) && layer_alias(ret, m, layer, rest))
-        return 0;
+        return cut_stack(ret, t, err);
     return err_set(err, -ENOTSUP, "tensor %s belongs to no model that is computed here",
                    input_quote(name).text);
 }

@@ -22,16 +22,21 @@ const struct gguf *gguf_model_head(const struct gguf_model *m);
 /* In any part; NULL: in none. */
 const struct gguf_tensor *gguf_model_find(const struct gguf_model *m, const char *name);
 
-/* What a tensor is called in Hugging Face's files, and how its rows lie (`turn` of struct mat). The
- * experts of a layer are a stack, under mlx-lm's name for it. */
+/* What a tensor is called in Hugging Face's files, and how its rows lie (`turn` of struct mat). */
 enum { GGUF_MODEL_NAME = 160 };
 struct gguf_alias {
     char name[GGUF_MODEL_NAME];
+    size_t experts; /* it is a stack of so many: `name` ends before the number of one, `rest` is behind it; 0:
+                       it is none */
+    char rest[32];
     size_t turn;
     bool is_left_out; /* it is told by others, or computed */
 };
 /* −ENOTSUP: no model of ours has such a tensor. The sentence does not name the file. */
-int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const char *name, struct err *err);
+int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct gguf_tensor *t,
+               struct err *err);
+/* The name of one of its experts, or of it. */
+void gguf_alias_name(char ret[GGUF_MODEL_NAME], const struct gguf_alias *alias, size_t expert);
 
 /* What the file's model is called in `model_type`, "" for one that is not known. */
 const char *gguf_model_architecture(const struct gguf_model *m);

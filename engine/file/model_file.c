@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "file/gguf_model.h"
+#include "file/gguf_path.h"
 #include "file/input.h"
 
 int model_file_read(const char *model, const char *name, size_t limit, char **ret, size_t *ret_n,
@@ -29,6 +30,12 @@ int model_file_read(const char *model, const char *name, size_t limit, char **re
              : err_set(err, -ENOMEM, "%s: no memory to read %s", model, name);
     free(path);
     return r;
+}
+
+const char *const *model_file_told(const char *model)
+{
+    static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json", NULL};
+    return gguf_is_path(model) ? names : NULL;
 }
 
 char *model_file_name(const char *model, const char *name)

@@ -14,7 +14,7 @@
 
 #include "file/checksum.h"
 #include "file/input.h"
-#include "file/gguf.h"
+#include "file/gguf_path.h"
 #include "file/st_gguf.h"
 #include "file/st_impl.h"
 #include "num/mat.h"

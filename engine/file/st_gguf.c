@@ -12,32 +12,42 @@
 #include "file/gguf_model.h"
 #include "file/input.h"
 
-/* A norm's weights and biases are of one dimension; their order is that of the rows they go with. */
-static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gguf_alias *alias,
+/* A norm's weights and biases are of one dimension; their order is that of the rows they go with. An
+ * expert is a slice of its stack. */
+static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gguf_alias *alias, size_t expert,
                      struct err *err)
 {
+    char name[GGUF_MODEL_NAME];
+    gguf_alias_name(name, alias, expert);
     struct st_entry *grown = reallocarray(st->entries, st->count + 1, sizeof *grown);
     if (grown)
         st->entries = grown;
-    char *name = grown ? strdup(alias->name) : NULL;
-    if (!name)
+    char *copy = grown ? strdup(name) : NULL;
+    if (!copy)
         return err_set(err, -ENOMEM, "no memory for tensor %s", t->name);
+    const size_t bytes = alias->experts ? t->bytes / alias->experts : t->bytes;
     struct st_entry *e = &st->entries[st->count++];
-    *e = (struct st_entry){.t = {.name = name,
+    *e = (struct st_entry){.t = {.name = copy,
                                  .dtype_name = t->block ? block_name(t->block) : dtype_name(t->dtype),
                                  .dtype = t->dtype,
                                  .block = t->block,
                                  .turn = alias->turn,
-                                 .ndim = t->ndim,
+                                 .ndim = alias->experts ? t->ndim - 1 : t->ndim,
                                  .elements = 1,
-                                 .bytes = t->bytes,
+                                 .bytes = bytes,
                                  .file = st->nshards - 1},
-                           .begin = t->at};
-    for (size_t d = 0; d < t->ndim; d++) {
-        e->t.shape[d] = t->extent[t->ndim - 1 - d];
+                           .begin = t->at + expert * bytes};
+    for (size_t d = 0; d < e->t.ndim; d++) {
+        e->t.shape[d] = t->extent[e->t.ndim - 1 - d];
         e->t.elements *= e->t.shape[d];
     }
     return 0;
+}
+
+/* The entries of a tensor: one, or one for each expert of a stack. */
+static size_t entries_of(const struct gguf_alias *alias)
+{
+    return alias->is_left_out ? 0 : alias->experts ? alias->experts : 1;
 }
 
 static int open_part(struct st *st, const char *path, bool map, size_t first, struct err *err)
@@ -73,13 +83,15 @@ static int list_part(struct st *st, const struct part_walk *w, const struct gguf
     for (size_t i = 0; i < gguf_tensors(g) && !r; i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         struct gguf_alias alias;
-        r = gguf_alias(&alias, w->m, t->name, w->err);
-        if (r || alias.is_left_out)
-            continue;
-        st->listed_bytes += t->bytes;
-        *ret_wanted = *ret_wanted || w->want(w->arg, alias.name);
-        if (json_object_set_new(w->names, alias.name, json_true()))
-            r = err_set(w->err, -ENOMEM, "no memory for its names");
+        r = gguf_alias(&alias, w->m, t, w->err);
+        st->listed_bytes += r || alias.is_left_out ? 0 : t->bytes;
+        for (size_t x = 0; !r && x < entries_of(&alias); x++) {
+            char name[GGUF_MODEL_NAME];
+            gguf_alias_name(name, &alias, x);
+            *ret_wanted = *ret_wanted || w->want(w->arg, name);
+            if (json_object_set_new(w->names, name, json_true()))
+                r = err_set(w->err, -ENOMEM, "no memory for its names");
+        }
     }
     return r;
 }
@@ -97,9 +109,9 @@ static int add_part(struct st *st, const struct part_walk *w, size_t part, bool 
     for (size_t i = 0; i < gguf_tensors(g) && is_wanted && !r; i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         struct gguf_alias alias;
-        r = gguf_alias(&alias, w->m, t->name, w->err);
-        if (!r && !alias.is_left_out)
-            r = add_entry(st, t, &alias, w->err);
+        r = gguf_alias(&alias, w->m, t, w->err);
+        for (size_t x = 0; !r && x < entries_of(&alias); x++)
+            r = add_entry(st, t, &alias, x, w->err);
     }
     return r || !is_wanted ? r : open_part(st, path, map, first, w->err);
 }
