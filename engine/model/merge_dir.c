@@ -173,6 +173,10 @@ static int copy_told(const struct merge_dir *d, const char *model, const char *c
         char *text = NULL;
         size_t n;
         r = model_file_read(model, *names, SMALL_BYTES, &text, &n, err);
+        if (r == -ENOENT) { /* a model may have no tokenizer */
+            r = 0;
+            continue;
+        }
         if (!r && !strcmp(*names, "config.json"))
             r = copy_config(d, text, n, dtype, err);
         else if (!r)

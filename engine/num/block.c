@@ -100,14 +100,15 @@ static void iq4_nl(float *y, const uint8_t *b)
     iq4_half(y, b + 2, half_at(b));
 }
 
-/* The scale is a power of two; 2^-127 is subnormal, and so none that an exponent makes. */
+/* The scale is 2^(e − 127). Half of it, times the doubled numbers, also is right at both ends of what
+ * f32 has. */
 static void mxfp4(float *y, const uint8_t *b)
 {
-    static const float of[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
-    const float scale = b[0] ? float_of((uint32_t)b[0] << 23) : 0x1p-127F;
+    static const float twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, -0.0F, -1, -2, -3, -4, -6, -8, -12};
+    const float half = float_of(b[0] < 2 ? UINT32_C(0x200000) << b[0] : (uint32_t)(b[0] - 1) << 23);
     for (int j = 0; j < HALF; j++) {
-        y[j] = scale * of[b[1 + j] & 15];
-        y[j + HALF] = scale * of[b[1 + j] >> 4];
+        y[j] = half * twice[b[1 + j] & 15];
+        y[j + HALF] = half * twice[b[1 + j] >> 4];
     }
 }
 
