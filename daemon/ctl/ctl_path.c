@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "engine/file/gguf_path.h"
 
 char *ctl_absolute_path(const char *path)
 {
     char *resolved = realpath(path, NULL);
-    if (resolved)
+    if (resolved && gguf_is_path(path) == gguf_is_path(resolved))
         return resolved;
+    free(resolved); /* a link to a blob: what it is shows in its own name */
     /* Of a folder that is not there yet, the one it will lie in: so it has the same name before and
      * after. */
     char *own = xstrdup(path);

@@ -43,6 +43,13 @@ struct st {
  */
 int st_set_add(struct st *st, const char *path, bool map, struct err *err);
 
+/* The shard added last was opened: looks at the file. */
+int st_set_stamp(struct st_shard *shard, int fd, struct err *err);
+int st_set_map(struct maps *maps, struct st_shard *shard, int fd, struct st_entry *entries, size_t n,
+               struct err *err);
+/* A shard without anything but its path. */
+int st_set_add_shard(struct st *st, const char *path, struct err *err);
+
 /* st_open_dir, with or without mapping the data; `may_lack`: shards that are not there are left
  * out, and listed. */
 struct st_how {

@@ -28,6 +28,8 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n);
 /* n numbers to the nearest that bf16 has, to even between two; dst may be src. */
 void convert_round(float *dst, const float *src, size_t n);
 
+/* Elements of its dtype, row after row. */
+bool convert_is_in_place(struct mat w);
 /* Floats that may be read where they lie. */
 bool convert_is_plain(struct mat w);
 

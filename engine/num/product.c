@@ -28,7 +28,9 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 384,    /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
+    KC = 384, /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
+    BLOCK_STEP =
+        128,     /* of weights in blocks of 32 or 256: no more than half of one is converted for nothing */
     KC_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
     JOINED = 64, /* a second term with no more k joins the last block of the first */
     KC_MAX = KC + JOINED,
@@ -115,7 +117,9 @@ static size_t kc_most(const struct work *w)
 
 static size_t kc_of(const struct work *w, const struct product_term *t)
 {
-    const size_t step = t->b.quant ? t->b.quant->group : KC_STEP,
+    const size_t step = t->b.quant   ? t->b.quant->group
+                        : t->b.block ? BLOCK_STEP
+                                     : KC_STEP,
                  blocks = (t->k + kc_most(w) - 1) / kc_most(w);
     return round_up((t->k + blocks - 1) / blocks, step);
 }
@@ -235,8 +239,8 @@ static void pack_b_by_k(const struct work *w, const struct room *room, float *ds
 /* Weights that are already pairs of bf16, each in the four bytes of a float. */
 static bool is_paired(const struct work *w, struct mat b)
 {
-    return w->p->bf16 && w->k->per == 2 && !b.quant && b.dtype == DTYPE_BF16 && b.cols % 2 == 0 &&
-           (uintptr_t)b.data % sizeof(float) == 0;
+    return w->p->bf16 && w->k->per == 2 && convert_is_in_place(b) && b.dtype == DTYPE_BF16 &&
+           b.cols % 2 == 0 && (uintptr_t)b.data % sizeof(float) == 0;
 }
 
 /* n rows of weights from `row` on, as they are turned. */
