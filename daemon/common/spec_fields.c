@@ -98,15 +98,15 @@ static const struct field_choice lr_kinds[] = {
 static const struct field spec_fields[] = {
     /* The model. */
     PATH("model", TRAIN | GENERATE | SCORE, model, FIELD_MODEL, "DIR",
-         "model, as a Hugging Face directory with the same path on every node",
+         "model, as a Hugging Face directory or a GGUF file, with the same path on every node",
          .missing = "--model DIR is needed"),
     PATH("model", SERVE, model, FIELD_MODEL, "DIR",
-         "model, as a Hugging Face directory with the same path on every node"), /* list and stop take none */
+         "model, as a Hugging Face directory or a GGUF file, with the same path on every node"), /* list and stop take none */
     PATH("model", CHAT, model, FIELD_MODEL, "DIR",
-         "model with a chat template, as a Hugging Face directory with the same path on every node",
+         "model with a chat template, as a Hugging Face directory or a GGUF file, with the same path on every node",
          .missing = "--model DIR is needed"),
     PATH("model", CHECK, model, FIELD_MODEL, "DIR",
-         "model with the tokenizer and chat template, as a Hugging Face directory",
+         "model with the tokenizer and chat template, as a Hugging Face directory or a GGUF file",
          .missing = "--model DIR is needed"),
     PATH("adapter", GENERATE | SCORE | CHAT, adapter, FIELD_ADAPTER, "DIR",
          "apply this adapter to the model"),

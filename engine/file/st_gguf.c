@@ -62,7 +62,7 @@ static int open_part(struct st *st, const char *path, bool map, size_t first, st
             st->entries[i].t.bytes > shard->bytes - st->entries[i].begin)
             r = err_set(err, -EIO, "%s became shorter while it was read; try again when nothing writes to it",
                         path);
-    if (!r && map)
+    if (!r && map && st->count > first)
         r = st_set_map(st->maps, shard, fd, st->entries + first, st->count - first, err);
     close(fd);
     return r;
