@@ -7,7 +7,7 @@
 #ifndef NUM_BLOCK_LOAD_H
 #define NUM_BLOCK_LOAD_H
 
-#if defined __AVX2__
+#if defined __AVX2__ || defined __F16C__
 #include <immintrin.h>
 #endif
 #include <stdint.h>
@@ -18,14 +18,17 @@
 
 enum { SMALL = 32, HALF = 16, LARGE = 256, SUBS = 8 };
 
-/* By bits, as dtype.c does it for many: a call for each block would cost more than the block. */
 static inline float half_at(const uint8_t *p)
 {
-    const uint32_t bits = p[0] | (uint32_t)p[1] << 8, size = bits & 0x7fff;
-    const float small = (float)size * 0x1p-24f;
-    const uint32_t normal = (size << 13) + (112u << 23), large = size << 13 | 0x7f800000u;
-    const float x = size < 0x400 ? small : float_of(size < 0x7c00 ? normal : large);
+    const uint32_t bits = p[0] | (uint32_t)p[1] << 8;
+#if defined __F16C__
+    return _cvtsh_ss((unsigned short)bits);
+#else
+    const uint32_t size = bits & 0x7fff, normal = (size << 13) + (112u << 23),
+                   large = size << 13 | 0x7f800000u;
+    const float x = size < 0x400 ? (float)size * 0x1p-24f : float_of(size < 0x7c00 ? normal : large);
     return bits & 0x8000 ? -x : x;
+#endif
 }
 
 /* Sixteen numbers of a byte each, and what becomes of them. */
@@ -48,7 +51,8 @@ static inline void put16(float *y, levels16 level, float scale, float least)
 #elif defined __AVX2__
     const __m128i bytes = (__m128i)level;
     _mm256_storeu_ps(y, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)) * scale - least);
-    _mm256_storeu_ps(y + 8, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))) * scale - least);
+    _mm256_storeu_ps(y + 8,
+                     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))) * scale - least);
 #else
     for (int i = 0; i < HALF; i++)
         y[i] = (float)level[i] * scale - least;
@@ -105,12 +109,24 @@ static void q8_0(float *y, const uint8_t *b)
     put16(y + HALF, (levels16)bytes_at(b + 2 + HALF), d, 0);
 }
 
+static inline levels16 choose(levels16 of, bytes16 which)
+{
+#if defined __AVX2__
+    return (levels16)_mm_shuffle_epi8((__m128i)of, (__m128i)which);
+#else
+    levels16 y;
+    for (int i = 0; i < HALF; i++)
+        y[i] = of[which[i]];
+    return y;
+#endif
+}
+
 /* A nibble stands for one of sixteen numbers. */
 static inline void put_chosen(float *y, const uint8_t *q, levels16 of, float d)
 {
     const bytes16 x = bytes_at(q);
-    put16(y, __builtin_shuffle(of, (levels16)(x & 15)), d, 0);
-    put16(y + HALF, __builtin_shuffle(of, (levels16)(x >> 4)), d, 0);
+    put16(y, choose(of, x & 15), d, 0);
+    put16(y + HALF, choose(of, x >> 4), d, 0);
 }
 
 /* Closer to each other around nothing. */
@@ -157,7 +173,8 @@ static void q3_k(float *y, const uint8_t *b)
         const int i = t * HALF, low = t < 8 ? scales[t] & 15 : scales[t - 8] >> 4,
                   high = scales[8 + t % 4] >> 2 * (t / 4) & 3;
         const bytes16 third = bytes_at(b + i % 32) >> (uint8_t)(i / 32) & 1;
-        put16(y + i, (levels16)(two_bits(b + 32, i) | third << 2) - 4, d * (float)((low | high << 4) - 32), 0);
+        put16(y + i, (levels16)(two_bits(b + 32, i) | third << 2) - 4, d * (float)((low | high << 4) - 32),
+              0);
     }
 }
 
@@ -182,8 +199,8 @@ static void q4_k(float *y, const uint8_t *b)
         six_bits(&sc, &mn, b + 4, s);
 #pragma GCC unroll 2
         for (int i = 0; i < SMALL; i += HALF)
-            put16(y + SMALL * s + i, (levels16)(bytes_at(q + i) >> (uint8_t)(4 * (s & 1)) & 15), d * (float)sc,
-                  m * (float)mn);
+            put16(y + SMALL * s + i, (levels16)(bytes_at(q + i) >> (uint8_t)(4 * (s & 1)) & 15),
+                  d * (float)sc, m * (float)mn);
     }
 }
 
@@ -230,26 +247,52 @@ static void iq4_xs(float *y, const uint8_t *b)
     }
 }
 
-static void (*const block_loads[BLOCK_COUNT])(float *y, const uint8_t *b) = {
-    [BLOCK_Q4_0] = q4_0, [BLOCK_Q4_1] = q4_1, [BLOCK_Q5_0] = q5_0,     [BLOCK_Q5_1] = q5_1,     [BLOCK_Q8_0] = q8_0,
-    [BLOCK_Q2_K] = q2_k, [BLOCK_Q3_K] = q3_k, [BLOCK_Q4_K] = q4_k,     [BLOCK_Q5_K] = q5_k,     [BLOCK_Q6_K] = q6_k,
-    [BLOCK_IQ4_NL] = iq4_nl, [BLOCK_IQ4_XS] = iq4_xs, [BLOCK_MXFP4] = mxfp4,
-};
+/* `load` is always known where this is called. */
+static inline __attribute__((always_inline)) void each(float *y, const uint8_t *b, size_t n, size_t values,
+                                                       size_t bytes, void (*load)(float *, const uint8_t *))
+{
+    for (size_t i = 0; i < n; i++, y += values, b += bytes)
+        load(y, b);
+}
+
+static void load_whole(float *y, const uint8_t *b, enum block_type type, size_t n)
+{
+    switch (type) {
+    case BLOCK_Q4_0: each(y, b, n, SMALL, 18, q4_0); break;
+    case BLOCK_Q4_1: each(y, b, n, SMALL, 20, q4_1); break;
+    case BLOCK_Q5_0: each(y, b, n, SMALL, 22, q5_0); break;
+    case BLOCK_Q5_1: each(y, b, n, SMALL, 24, q5_1); break;
+    case BLOCK_Q8_0: each(y, b, n, SMALL, 34, q8_0); break;
+    case BLOCK_Q2_K: each(y, b, n, LARGE, 84, q2_k); break;
+    case BLOCK_Q3_K: each(y, b, n, LARGE, 110, q3_k); break;
+    case BLOCK_Q4_K: each(y, b, n, LARGE, 144, q4_k); break;
+    case BLOCK_Q5_K: each(y, b, n, LARGE, 176, q5_k); break;
+    case BLOCK_Q6_K: each(y, b, n, LARGE, 210, q6_k); break;
+    case BLOCK_IQ4_NL: each(y, b, n, SMALL, 18, iq4_nl); break;
+    case BLOCK_IQ4_XS: each(y, b, n, LARGE, 136, iq4_xs); break;
+    case BLOCK_MXFP4: each(y, b, n, SMALL, 17, mxfp4); break;
+    case BLOCK_NONE:
+    case BLOCK_COUNT: break;
+    }
+}
 
 /* As block_to_f32. */
 static void load_blocks(float *dst, const void *row, enum block_type type, size_t from, size_t n)
 {
     const size_t values = block_values(type), bytes = block_bytes(type);
     const uint8_t *at = (const uint8_t *)row + from / values * bytes;
-    for (size_t skip = from % values, now; n; at += bytes, dst += now, n -= now, skip = 0) {
-        now = values - skip < n ? values - skip : n;
-        if (now == values) {
-            block_loads[type](dst, at);
+    for (size_t skip = from % values, now; n; dst += now, n -= now, skip = 0) {
+        if (!skip && n >= values) {
+            now = n - n % values;
+            load_whole(dst, at, type, now / values);
+            at += now / values * bytes;
             continue;
         }
         float whole[BLOCK_MOST];
-        block_loads[type](whole, at);
+        now = values - skip < n ? values - skip : n;
+        load_whole(whole, at, type, 1);
         memcpy(dst, whole + skip, now * sizeof *dst);
+        at += bytes;
     }
 }
 
