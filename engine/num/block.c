@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names and sizes of blocks, and their conversion where there is no table of kernels. Called by
- * whoever reads a tensor; any thread, no state. */
+ * Names and sizes of blocks. Any thread, no state. */
 #include "num/block.h"
 
-#include "num/block_load.h"
+enum { SMALL = 32, LARGE = 256 };
 
 static const struct block_kind {
     const char *name;
@@ -32,9 +31,4 @@ size_t block_values(enum block_type type)
 size_t block_bytes(enum block_type type)
 {
     return kinds[type].bytes;
-}
-
-void block_to_f32(float *dst, const void *row, enum block_type type, size_t from, size_t n)
-{
-    load_blocks(dst, row, type, from, n);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of block.c and kernels.c, which is compiled for each instruction set: what turns a block
- * into f32, sixteen values at a time, on GCC's vector extensions. The layouts are those of ggml
- * (ggml-common.h); names of parts follow it: d the scale, m the minimum, q numbers, sc and mn scales
- * and minima of parts. */
+ * Inside of block_plain.c and kernels.c, which is compiled for each instruction set: what turns
+ * a block into f32, sixteen values at a time, on GCC's vector extensions. The layouts are those
+ * of ggml (ggml-common.h); names of parts follow it: d the scale, m the minimum, q numbers, sc
+ * and mn scales and minima of parts. */
 #ifndef NUM_BLOCK_LOAD_H
 #define NUM_BLOCK_LOAD_H
 
@@ -114,7 +114,7 @@ static inline levels16 choose(levels16 of, bytes16 which)
 #if defined __AVX2__
     return (levels16)_mm_shuffle_epi8((__m128i)of, (__m128i)which);
 #else
-    levels16 y;
+    levels16 y = {0};
     for (int i = 0; i < HALF; i++)
         y[i] = of[which[i]];
     return y;
@@ -137,8 +137,8 @@ static void iq4_nl(float *y, const uint8_t *b)
     put_chosen(y, b + 2, uneven, half_at(b));
 }
 
-/* The scale is 2^(e − 127). Half of it, times the doubled numbers, also is right at both ends of what
- * f32 has. */
+/* The scale is 2^(e − 127). Half of it, times the doubled numbers, also is right at both ends of
+ * what f32 has. */
 static void mxfp4(float *y, const uint8_t *b)
 {
     static const levels16 twice = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

@@ -8,7 +8,7 @@ enum {
     SIDES = 64,      /* groups whose scales are converted at once */
     CACHE_LINE = 64, /* bytes */
     BLOCK_STEP = 128,
-    HALVES = 256,    /* numbers rounded at once */
+    HALVES = 256, /* numbers rounded at once */
 };
 
 const char *convert_element(struct mat w, size_t row, size_t col)

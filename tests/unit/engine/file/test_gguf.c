@@ -54,7 +54,8 @@ static void put_two(struct gguf_out *o)
     gguf_put_tensor(o, "b", 0, 1, extent, x, 128);
 }
 
-/* A file that ends anywhere is refused, and says so; what is behind the last tensor does not count. */
+/* A file that ends anywhere is refused, and says so; what is behind the last tensor does not
+ * count. */
 static void ends_are_checked(void **state)
 {
     (void)state;
