@@ -59,7 +59,7 @@ static inline void put16(float *y, levels16 level, float scale, float least)
 #endif
 }
 
-/* --- blocks of 32: value j in the low half of byte j, value j + 16 in its high half ------------ */
+/* --- blocks of 32: value j in the low half of byte j, value j + 16 in its high half --- */
 
 static void q4_0(float *y, const uint8_t *b)
 {
