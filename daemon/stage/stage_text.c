@@ -257,7 +257,9 @@ static int check_folder(const char *model, struct err *err)
     struct stat st;
     if (stat(model, &st))
         return err_set(err, -errno, "%s cannot be opened: %s", model, strerror(errno));
-    return S_ISDIR(st.st_mode) || gguf_is_path(model) ? 0 : err_set(err, -ENOTDIR, "%s is no directory of a model, nor a GGUF file", model);
+    return S_ISDIR(st.st_mode) || gguf_is_path(model)
+               ? 0
+               : err_set(err, -ENOTDIR, "%s is no directory of a model, nor a GGUF file", model);
 }
 
 int stage_text_main(int argc, char **argv)

@@ -110,8 +110,8 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     return true;
 }
 
-/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. What gguf_config.c makes of a
- * GGUF file is told by its tensors. All else is refused. */
+/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. What gguf_config.c
+ * makes of a GGUF file is told by its tensors. All else is refused. */
 static void read_quantization(struct config_reader *r, struct config *c)
 {
     const json_t *q = config_lookup(r->root, "quantization_config");

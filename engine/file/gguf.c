@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking at what gguf_head.c found in a file, and letting go of it. Any thread, until it is closed. */
+ * Looking at what gguf_head.c found in a file, and letting go of it. Any thread, until it is
+ * closed. */
 #include "file/gguf.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The container of a GGUF file (github.com/ggml-org/ggml, docs/gguf.md): keys with values, and where
- * each tensor lies. Little-endian, versions 2 and 3. Files are untrusted: every count is checked
- * against the bytes that are there before anything is allocated for it, and every tensor lies inside
- * the file, aligned, and on no other's bytes. What keys and names mean, others know. */
+ * The container of a GGUF file (github.com/ggml-org/ggml, docs/gguf.md): keys with values, and
+ * where each tensor lies. Little-endian, versions 2 and 3. Files are untrusted: every count is
+ * checked against the bytes that are there before anything is allocated for it, and every tensor
+ * lies inside the file, aligned, and on no other's bytes. What keys and names mean, others know. */
 #ifndef FILE_GGUF_H
 #define FILE_GGUF_H
 

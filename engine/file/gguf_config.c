@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A config.json of a GGUF file's metadata, in the words of Hugging Face, so that config_family.c says
- * what is possible, for both. Here are only the checks of what has no word there. Called by
- * gguf_model.c; one thread. */
+ * A config.json of a GGUF file's metadata, in the words of Hugging Face, so that config_family.c
+ * says what is possible, for both. Here are only the checks of what has no word there. Called by
+ * gguf_folder.c; one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

@@ -19,7 +19,7 @@ enum {
 
 /* --- a cursor --------------------------------------------------------------------------------- */
 
-struct head {
+struct gguf_cursor {
     struct gguf *g;
     size_t at; /* ≤ g->n */
     uint64_t file_bytes;
@@ -27,13 +27,13 @@ struct head {
 };
 
 /* The bytes given end here: the file's do, or the caller has more of them. */
-static int ends(const struct head *h, const char *what)
+static int ends(const struct gguf_cursor *h, const char *what)
 {
     return err_set(h->err, -ENODATA, "it is truncated: it ends inside %s after %zu bytes; copy it again",
                    what, h->g->n);
 }
 
-static int take(struct head *h, void *ret, size_t n, const char *what)
+static int take(struct gguf_cursor *h, void *ret, size_t n, const char *what)
 {
     if (n > h->g->n - h->at)
         return ends(h, what);
@@ -43,7 +43,7 @@ static int take(struct head *h, void *ret, size_t n, const char *what)
 }
 
 /* A length that no file could hold is a fault, also where there may be more of the file. */
-static int check_room(const struct head *h, uint64_t n, size_t each, const char *what)
+static int check_room(const struct gguf_cursor *h, uint64_t n, size_t each, const char *what)
 {
     if (n > (h->file_bytes - h->at) / each)
         return err_set(h->err, -EBADMSG,
@@ -52,7 +52,7 @@ static int check_room(const struct head *h, uint64_t n, size_t each, const char 
     return n > (h->g->n - h->at) / each ? ends(h, what) : 0;
 }
 
-static int take_text(struct head *h, struct gguf_text *ret, const char *what)
+static int take_text(struct gguf_cursor *h, struct gguf_text *ret, const char *what)
 {
     uint64_t n;
     int r = take(h, &n, sizeof n, what);
@@ -77,7 +77,7 @@ static struct input_quote quote(struct gguf_text t)
 
 /* --- keys and values -------------------------------------------------------------------------- */
 
-static int take_type(struct head *h, struct gguf_text key, enum gguf_type *ret)
+static int take_type(struct gguf_cursor *h, struct gguf_text key, enum gguf_type *ret)
 {
     uint32_t type;
     int r = take(h, &type, sizeof type, "the type of a value");
@@ -90,7 +90,7 @@ static int take_type(struct head *h, struct gguf_text key, enum gguf_type *ret)
     return 0;
 }
 
-static int skip_elements(struct head *h, const struct gguf_value *v)
+static int skip_elements(struct gguf_cursor *h, const struct gguf_value *v)
 {
     struct gguf_text unused;
     int r = 0;
@@ -105,7 +105,7 @@ static int skip_elements(struct head *h, const struct gguf_value *v)
     return r;
 }
 
-static int take_array(struct head *h, struct gguf_value *v)
+static int take_array(struct gguf_cursor *h, struct gguf_value *v)
 {
     uint64_t count = 0;
     int r = take_type(h, v->key, &v->type);
@@ -122,7 +122,7 @@ static int take_array(struct head *h, struct gguf_value *v)
     return r;
 }
 
-static int take_value(struct head *h, struct gguf_value *v)
+static int take_value(struct gguf_cursor *h, struct gguf_value *v)
 {
     *v = (struct gguf_value){.count = 1};
     int r = take_text(h, &v->key, "a key");
@@ -144,7 +144,7 @@ static int by_key(const void *a, const void *b)
     return order ? order : (x.n > y.n) - (x.n < y.n);
 }
 
-static int check_keys(const struct head *h)
+static int check_keys(const struct gguf_cursor *h)
 {
     const struct gguf *g = h->g;
     const struct gguf_value **sorted = malloc((g->nvalues + 1) * sizeof *sorted);
@@ -160,7 +160,7 @@ static int check_keys(const struct head *h)
     return r;
 }
 
-static int take_values(struct head *h, uint64_t n)
+static int take_values(struct gguf_cursor *h, uint64_t n)
 {
     int r = check_room(h, n, VALUE_LEAST, "its list of keys");
     if (!r && !(h->g->values = calloc((size_t)n + 1, sizeof *h->g->values)))
@@ -223,7 +223,7 @@ static const struct tensor_kind {
     [39] = {"MXFP4", true, DTYPE_COUNT, BLOCK_MXFP4},
 };
 
-static int take_tensor_type(const struct head *h, struct gguf_tensor *t, uint32_t type)
+static int take_tensor_type(const struct gguf_cursor *h, struct gguf_tensor *t, uint32_t type)
 {
     const size_t n = sizeof tensor_kinds / sizeof *tensor_kinds;
     const struct tensor_kind *k = type < n ? &tensor_kinds[type] : &(struct tensor_kind){.name = NULL};
@@ -242,7 +242,7 @@ static int take_tensor_type(const struct head *h, struct gguf_tensor *t, uint32_
 }
 
 /* Its bytes, by multiplications that are checked. */
-static int measure(const struct head *h, struct gguf_tensor *t)
+static int measure(const struct gguf_cursor *h, struct gguf_tensor *t)
 {
     const struct input_quote name = input_quote(t->name);
     const size_t values = t->block ? block_values(t->block) : 1,
@@ -259,7 +259,7 @@ static int measure(const struct head *h, struct gguf_tensor *t)
     return 0;
 }
 
-static int take_tensor(struct head *h, struct gguf_tensor *t)
+static int take_tensor(struct gguf_cursor *h, struct gguf_tensor *t)
 {
     struct gguf_text name;
     uint32_t ndim = 0, type = 0;
@@ -295,7 +295,7 @@ static int take_tensor(struct head *h, struct gguf_tensor *t)
     return r ? r : measure(h, t);
 }
 
-static int take_tensors(struct head *h, uint64_t n)
+static int take_tensors(struct gguf_cursor *h, uint64_t n)
 {
     int r = check_room(h, n, TENSOR_LEAST, "its list of tensors");
     if (!r && !(h->g->tensors = calloc((size_t)n + 1, sizeof *h->g->tensors)))
@@ -309,7 +309,7 @@ static int take_tensors(struct head *h, uint64_t n)
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-static int alignment(const struct head *h, size_t *ret)
+static int alignment(const struct gguf_cursor *h, size_t *ret)
 {
     const struct gguf_value *v = gguf_value(h->g, "general.alignment");
     int64_t n = ALIGN_DEFAULT;
@@ -324,7 +324,7 @@ static int alignment(const struct head *h, size_t *ret)
 }
 
 /* From offsets behind the head to places in the file, by subtraction: no sum can pass its end. */
-static int place(const struct head *h, struct gguf_tensor *t, size_t align)
+static int place(const struct gguf_cursor *h, struct gguf_tensor *t, size_t align)
 {
     const struct input_quote name = input_quote(t->name);
     const uint64_t begin = ((uint64_t)h->at + align - 1) / align * align;
@@ -353,7 +353,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct gguf_tensor *const *)b)->name);
 }
 
-static int check_pairs(const struct head *h, const struct gguf_tensor **sorted)
+static int check_pairs(const struct gguf_cursor *h, const struct gguf_tensor **sorted)
 {
     const size_t n = h->g->ntensors;
     qsort(sorted, n, sizeof *sorted, by_place);
@@ -368,7 +368,7 @@ static int check_pairs(const struct head *h, const struct gguf_tensor **sorted)
     return 0;
 }
 
-static int check_tensors(const struct head *h)
+static int check_tensors(const struct gguf_cursor *h)
 {
     const struct gguf *g = h->g;
     size_t align = 0;
@@ -387,7 +387,7 @@ static int check_tensors(const struct head *h)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static int take_version(struct head *h)
+static int take_version(struct gguf_cursor *h)
 {
     char magic[4];
     uint32_t version = 0;
@@ -404,7 +404,7 @@ static int take_version(struct head *h)
     return r;
 }
 
-static int take_all(struct head *h)
+static int take_all(struct gguf_cursor *h)
 {
     uint64_t tensors = 0, values = 0;
     int r = take_version(h);
@@ -428,7 +428,7 @@ int gguf_parse(struct gguf **ret, const void *bytes, size_t n, uint64_t file_byt
     }
     memcpy(g->bytes, bytes, n);
     g->n = n;
-    int r = take_all(&(struct head){.g = g, .file_bytes = file_bytes, .err = err});
+    int r = take_all(&(struct gguf_cursor){.g = g, .file_bytes = file_bytes, .err = err});
     if (r)
         gguf_close(g);
     else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model in a GGUF file, as the folder that it would be: its tensors under their names in Hugging
- * Face's files, and the small files beside them made of its metadata. NAME-00001-of-00003.gguf names
- * all of its parts. Any thread, one at a time. */
+ * A model in a GGUF file, as the folder that it would be: its tensors under their names in
+ * Hugging Face's files, and the small files beside them made of its metadata.
+ * NAME-00001-of-00003.gguf names all of its parts. Any thread, one at a time. */
 #ifndef FILE_GGUF_MODEL_H
 #define FILE_GGUF_MODEL_H
 
@@ -38,12 +38,7 @@ int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct 
 /* The name of one of its experts, or of it. */
 void gguf_alias_name(char ret[GGUF_MODEL_NAME], const struct gguf_alias *alias, size_t expert);
 
-/* What the file's model is called in `model_type`, "" for one that is not known. */
-const char *gguf_model_architecture(const struct gguf_model *m);
-/* Width of a head's q·k; 0: metadata do not say. */
-size_t gguf_model_head_width(const struct gguf_model *m);
-
-/* "config.json", "generation_config.json", "tokenizer.json" or "tokenizer_config.json" in a fresh
+/* "config.json", "tokenizer.json" or "tokenizer_config.json" in a fresh
  * string. −ENOENT: it has none of that name. */
 int gguf_model_file(char **ret, const struct gguf_model *m, const char *name, struct err *err);
 

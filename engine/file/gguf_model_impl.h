@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of gguf_model.c: the small files of a model, each made of metadata as JSON that the caller
- * lets go of. Sentences do not name the file. Nobody else includes this. */
+ * Inside of gguf_names.c and gguf_folder.c: the small files of a model, each made of metadata as
+ * JSON that the caller lets go of. Sentences do not name the file. Nobody else includes this. */
 #ifndef FILE_GGUF_MODEL_IMPL_H
 #define FILE_GGUF_MODEL_IMPL_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names of GGUF files: which path is one, and those of the parts of a split one. Pure, any thread. */
+ * Names of GGUF files: which path is one, and those of the parts of a split one. Pure, any
+ * thread. */
 #ifndef FILE_GGUF_PATH_H
 #define FILE_GGUF_PATH_H
 

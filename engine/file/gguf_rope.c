@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: finds the rule of Llama 3.1's rope_scaling behind the factors that GGUF files have in its
- * place: waves are as they were where they fit the original context often, divided by `factor` where
- * hardly, and blended between. The usual numbers are tried first, so that a config reads as released.
- * Called by gguf_config.c. */
+ * PURE: finds the rule of Llama 3.1's rope_scaling behind the factors that GGUF files have in
+ * its place: waves are as they were where they fit the original context often, divided by
+ * `factor` where hardly, and blended between. The usual numbers are tried first, so that a
+ * config reads as released. Called by gguf_config.c. */
 #include <errno.h>
 #include <math.h>
 
@@ -40,8 +40,8 @@ static bool fits(const struct rope_rule *r, const float *factor, size_t n, doubl
     return r->low > 0 && r->high > r->low;
 }
 
-/* From the first and the last pair that are blended. Where one or none is, many rules fit: one between
- * the pairs beside it. */
+/* From the first and the last pair that are blended. Where one or none is, many rules fit: one
+ * between the pairs beside it. */
 static struct rope_rule solve(const float *factor, size_t n, double base, double most)
 {
     double kept = 2 * turns(0, n, base), stretched = turns(n, n, base) / 2, at[2] = {0}, keep[2] = {0};

@@ -2,7 +2,7 @@
  *
  * A tokenizer.json and a tokenizer_config.json of a GGUF file's metadata: SentencePiece's scores
  * become merges with ranks, byte-level BPE is as it was. What they mean, text/ knows. Called by
- * gguf_model.c; one thread. */
+ * gguf_folder.c; one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -296,7 +296,7 @@ static int put_sentencepiece(const struct vocabulary *v, json_t *root, json_t *m
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* How a text is cut before it is merged, by the name in `pre`. */
-static const struct cutting {
+static const struct gguf_cutting {
     const char *pre, *at[3];
     bool takes_whole, begins; /* a piece that is a token is taken unmerged; BOS also without a key */
 } cuttings[] = {
@@ -317,7 +317,7 @@ static const struct cutting {
      false},
 };
 
-static const struct cutting *find_cutting(const struct gguf *g)
+static const struct gguf_cutting *find_cutting(const struct gguf *g)
 {
     for (size_t i = 0; i < sizeof cuttings / sizeof *cuttings; i++)
         if (says(g, KEY "pre", cuttings[i].pre))
@@ -348,7 +348,7 @@ static json_t *byte_level(void)
 
 static int put_byte_level(const struct vocabulary *v, json_t *root, json_t *model)
 {
-    const struct cutting *c = find_cutting(v->g);
+    const struct gguf_cutting *c = find_cutting(v->g);
     json_t *steps = json_array();
     for (size_t i = 0; c && i < 3 && c->at[i]; i++)
         json_array_append_new(steps, json_pack("{s:s s:{s:s} s:s s:b}", "type", "Split", "pattern", "Regex",
@@ -370,7 +370,7 @@ static int put_byte_level(const struct vocabulary *v, json_t *root, json_t *mode
 
 static bool begins(const struct gguf *g)
 {
-    const struct cutting *c = find_cutting(g);
+    const struct gguf_cutting *c = find_cutting(g);
     return flag(g, KEY "add_bos_token", says(g, KEY "model", "llama") || (c && c->begins));
 }
 

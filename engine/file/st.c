@@ -15,7 +15,6 @@
 #include "file/checksum.h"
 #include "file/input.h"
 #include "file/gguf_path.h"
-#include "file/st_gguf.h"
 #include "file/st_impl.h"
 #include "num/mat.h"
 

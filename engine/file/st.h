@@ -38,10 +38,11 @@ int st_open_file(struct st **ret, const char *path, struct err *err);
 void st_row(const struct st_tensor *t, size_t row, size_t cols, float *ret);
 
 /* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor
- * the index names but its shard lacks, or a shard that cannot be opened, is an error naming both.
- * DIR may be a GGUF file: its tensors have their names in Hugging Face's files then, and its parts are
- * the shards. With `want` given, only shards that hold a tensor for which want(arg, name) is true are opened (a
- * stage maps its own layers only); names in other shards are then unknown. */
+ * the index names but its shard lacks, or a shard that cannot be opened, is an error naming
+ * both. DIR may be a GGUF file: its tensors have their names in Hugging Face's files then, and
+ * its parts are the shards. With `want` given, only shards that hold a tensor for which
+ * want(arg, name) is true are opened (a stage maps its own layers only); names in other shards
+ * are then unknown. */
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err);
 /* The same without the data: names, types and shapes of all. */

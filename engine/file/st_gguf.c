@@ -2,7 +2,7 @@
  *
  * Tensors of a GGUF file under their names in Hugging Face's files, with Hugging Face's shapes. A
  * part is a shard whose data begin with the file. Called by st.c. */
-#include "file/st_gguf.h"
+#include "file/st_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "file/gguf_model.h"
 #include "file/input.h"
 
-/* A norm's weights and biases are of one dimension; their order is that of the rows they go with. An
- * expert is a slice of its stack. */
-static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gguf_alias *alias, size_t expert,
-                     struct err *err)
+/* A norm's weights and biases are of one dimension; their order is that of the rows they go
+ * with. An expert is a slice of its stack. */
+static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gguf_alias *alias,
+                     size_t expert, struct err *err)
 {
     char name[GGUF_MODEL_NAME];
     gguf_alias_name(name, alias, expert);
@@ -62,7 +62,7 @@ static int open_part(struct st *st, const char *path, bool map, size_t first, st
             st->entries[i].t.bytes > shard->bytes - st->entries[i].begin)
             r = err_set(err, -EIO, "%s became shorter while it was read; try again when nothing writes to it",
                         path);
-    if (!r && map)
+    if (!r && map && st->count > first)
         r = st_set_map(st->maps, shard, fd, st->entries + first, st->count - first, err);
     close(fd);
     return r;

@@ -319,9 +319,9 @@ int merge_run(const struct merge_request *req, struct merge_result *ret, struct 
     int r = open_all(&m);
     /* A type of its own: what config.json says no longer holds. */
     const enum dtype named = req->dtype != DTYPE_COUNT ? req->dtype
-                             : m.config.mixed           ? m.config.dtype
-                             : m.config.fp8             ? DTYPE_BF16
-                                                        : DTYPE_COUNT;
+                             : m.config.mixed          ? m.config.dtype
+                             : m.config.fp8            ? DTYPE_BF16
+                                                       : DTYPE_COUNT;
     if (!r)
         r = merge_dir_open(&m.dir, req->out, err);
     for (size_t s = 0; s < m.nshards && !r; s++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which matrices of a model quantized by mlx-lm differ from the rest: config.json names them under
- * "quantization", with bits and groups of their own, or false. Those of a GGUF file all may differ.
- * Only a plan's memory needs it: where there are files, shapes say it. Used by stage_measure, on the
- * planning thread. */
+ * Which matrices of a model quantized by mlx-lm differ from the rest: config.json names them
+ * under "quantization", with bits and groups of their own, or false. Those of a GGUF file all
+ * may differ. Only a plan's memory needs it: where there are files, shapes say it. Used by
+ * stage_measure, on the planning thread. */
 #ifndef MODEL_QUANT_FORMS_H
 #define MODEL_QUANT_FORMS_H
 

@@ -211,7 +211,8 @@ static const struct st_tensor *find_part(const struct unit *u, size_t i, const s
     return t && t->ndim == 3 && (t->dtype < DTYPE_F8_E4M3 || t->block) ? t : NULL;
 }
 
-/* Rows of a head's keys, then rows of its values: row a of the keys is column a of what is stored. */
+/* Rows of a head's keys, then rows of its values: row a of the keys is column a of what is
+ * stored. */
 static void bind_parts(struct unit *u, size_t i, const struct st *st, float *to, char *why, size_t size)
 {
     enum { WIDEST = 1024 };

@@ -7,7 +7,8 @@
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
     CACHE_LINE = 64, /* bytes */
-    HALVES = 256,    /* numbers rounded at once */
+    BLOCK_STEP = 128,
+    HALVES = 256, /* numbers rounded at once */
 };
 
 const char *convert_element(struct mat w, size_t row, size_t col)
@@ -60,7 +61,7 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
         return;
     }
     if (w.block) {
-        block_to_f32(dst, block_row(w, row), w.block, col, n);
+        k->block_to_f32(dst, block_row(w, row), w.block, col, n);
         return;
     }
     k->to_f32[w.dtype](dst, convert_element(w, row, col), n);
@@ -92,6 +93,11 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
     const char *from =
         w.quant ? (const char *)convert_words(w, row) + col * bits / 8 : convert_element(w, row, col);
     fetch(from, n * bits / 8);
+}
+
+size_t convert_step(struct mat w)
+{
+    return w.quant ? w.quant->group : w.block ? BLOCK_STEP : 1;
 }
 
 void convert_round(float *dst, const float *src, size_t n)

@@ -239,10 +239,8 @@ void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
 /* Each thread has columns of W and of dx. */
 static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
 {
-    const size_t parts = parts_of(num, n * w.rows * w.cols), step = w.block ? BLOCK_MOST
-                                                                    : w.quant && w.quant->group > SHARE
-                                                                        ? w.quant->group
-                                                                        : SHARE;
+    const size_t parts = parts_of(num, n * w.rows * w.cols),
+                 step = convert_step(w) > SHARE ? convert_step(w) : SHARE;
 #pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
     for (size_t i = 0; i < parts; i++) {
         const struct share s = share_of(w.cols, step, parts, i);

@@ -40,8 +40,8 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
     }
 }
 
-/* Rows s of W, whose order or blocks no kernel reads: some at a time become f32 in the thread's lane.
- * The bits are those of the same numbers as stored f32. */
+/* Rows s of W, whose order or blocks no kernel reads: some at a time become f32 in the thread's
+ * lane. The bits are those of the same numbers as stored f32. */
 static void converted_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n,
                            struct row_span s, bool accumulate)
 {

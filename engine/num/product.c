@@ -28,10 +28,8 @@
 #include "num/sizes.h"
 
 enum {
-    KC = 384, /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
-    BLOCK_STEP =
-        128,     /* of weights in blocks of 32 or 256: no more than half of one is converted for nothing */
-    KC_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
+    KC = 384,    /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
+    KC_STEP = 8, /* blocks are multiples of this, or of what weights are converted by */
     JOINED = 64, /* a second term with no more k joins the last block of the first */
     KC_MAX = KC + JOINED,
     NC_BY_K = 512,      /* columns of weights by k packed at once: each row is another page */
@@ -117,11 +115,8 @@ static size_t kc_most(const struct work *w)
 
 static size_t kc_of(const struct work *w, const struct product_term *t)
 {
-    const size_t step = t->b.quant   ? t->b.quant->group
-                        : t->b.block ? BLOCK_STEP
-                                     : KC_STEP,
-                 blocks = (t->k + kc_most(w) - 1) / kc_most(w);
-    return round_up((t->k + blocks - 1) / blocks, step);
+    const size_t step = convert_step(t->b), blocks = (t->k + kc_most(w) - 1) / kc_most(w);
+    return round_up((t->k + blocks - 1) / blocks, step > KC_STEP ? step : KC_STEP);
 }
 
 /* Steps to the next block; false after the last. Start with {0}. */

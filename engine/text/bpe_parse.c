@@ -101,8 +101,8 @@ static int add_merge(struct bpe *bpe, const struct merge_text *m, uint32_t rank,
     return 0;
 }
 
-/* Merges of one rank are alike, and the leftmost is made first: "ranks" says them where the place in
- * the list does not, as with SentencePiece's scores. */
+/* Merges of one rank are alike, and the leftmost is made first: "ranks" says them where the
+ * place in the list does not, as with SentencePiece's scores. */
 static int parse_rank(const json_t *ranks, size_t i, uint32_t *ret, struct err *err)
 {
     const json_t *rank = json_array_get(ranks, i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * GGUF files that llama.cpp wrote, where $RINGD_SHARED (or ../shared/data) has them: every tensor of
- * every type bit for bit, logits however the rows are computed, tokens, and what is to be refused. */
+ * GGUF files that llama.cpp wrote, where $RINGD_SHARED (or ../shared/data) has them: every
+ * tensor of every type bit for bit, logits however the rows are computed, tokens, and what is to
+ * be refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

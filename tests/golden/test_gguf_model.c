@@ -21,7 +21,8 @@
 #include "tests/lib/tiny.h"
 
 #define COMMON(family)                                                                                       \
-    "{\"model_type\":\"" family "\",\"num_hidden_layers\":2,\"vocab_size\":41,\"rms_norm_eps\":0.0009765625," \
+    "{\"model_type\":\"" family                                                                              \
+    "\",\"num_hidden_layers\":2,\"vocab_size\":41,\"rms_norm_eps\":0.0009765625,"                            \
     "\"rope_theta\":100,\"bos_token_id\":null,\"eos_token_id\":null,\"max_position_embeddings\":64,"         \
     "\"hidden_size\":256,\"intermediate_size\":256,\"num_attention_heads\":4,"
 #define GQA "\"num_key_value_heads\":2,\"head_dim\":64"
@@ -81,7 +82,8 @@ static float *logits_of(const char *model, const struct config *c, size_t stages
     struct tiny_batch b;
     struct chain chain;
     tiny_batch_init(&b, c, 5);
-    struct chain_spec spec = tiny_chain(model, c, &none, (struct chain_cut){stages, {stages == 1 ? 2 : 1, 2}});
+    struct chain_spec spec =
+        tiny_chain(model, c, &none, (struct chain_cut){stages, {stages == 1 ? 2 : 1, 2}});
     spec.training = false;
     spec.kv = true;
     chain_open(&chain, &spec);
@@ -238,8 +240,9 @@ static void write_adapter(const char *dir, const struct config *c)
                "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"r\":2,\"lora_alpha\":4,"
                "\"target_modules\":[\"q_proj\"]}");
     for (size_t i = 0; i < 4; i++) {
-        snprintf(names[i], sizeof names[i], "base_model.model.model.layers.%zu.self_attn.q_proj.lora_%s.weight",
-                 i / 2, i % 2 ? "B" : "A");
+        snprintf(names[i], sizeof names[i],
+                 "base_model.model.model.layers.%zu.self_attn.q_proj.lora_%s.weight", i / 2,
+                 i % 2 ? "B" : "A");
         list[i] = (struct st_out_tensor){.name = names[i],
                                          .dtype = DTYPE_F32,
                                          .ndim = 2,
@@ -325,9 +328,12 @@ static void weights_are_quantized_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_have_the_bits_of_folders), cmocka_unit_test(types_have_the_bits_of_floats),
-        cmocka_unit_test(odd_forms_have_them_too),           cmocka_unit_test(plans_count_what_is_stored),
-        cmocka_unit_test(adapters_are_those_of_folders),     cmocka_unit_test(merged_models_are_those_of_folders),
+        cmocka_unit_test(families_have_the_bits_of_folders),
+        cmocka_unit_test(types_have_the_bits_of_floats),
+        cmocka_unit_test(odd_forms_have_them_too),
+        cmocka_unit_test(plans_count_what_is_stored),
+        cmocka_unit_test(adapters_are_those_of_folders),
+        cmocka_unit_test(merged_models_are_those_of_folders),
         cmocka_unit_test(weights_are_quantized_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -141,8 +141,8 @@ void gguf_end(struct gguf_out *o, const char *path)
 unsigned gguf_number(enum block_type type)
 {
     static const unsigned numbers[BLOCK_COUNT] = {
-        [BLOCK_Q4_0] = 2,  [BLOCK_Q4_1] = 3,  [BLOCK_Q5_0] = 6,    [BLOCK_Q5_1] = 7,    [BLOCK_Q8_0] = 8,
-        [BLOCK_Q2_K] = 10, [BLOCK_Q3_K] = 11, [BLOCK_Q4_K] = 12,   [BLOCK_Q5_K] = 13,   [BLOCK_Q6_K] = 14,
+        [BLOCK_Q4_0] = 2,    [BLOCK_Q4_1] = 3,    [BLOCK_Q5_0] = 6,  [BLOCK_Q5_1] = 7,  [BLOCK_Q8_0] = 8,
+        [BLOCK_Q2_K] = 10,   [BLOCK_Q3_K] = 11,   [BLOCK_Q4_K] = 12, [BLOCK_Q5_K] = 13, [BLOCK_Q6_K] = 14,
         [BLOCK_IQ4_NL] = 20, [BLOCK_IQ4_XS] = 23, [BLOCK_MXFP4] = 39};
     return numbers[type];
 }
@@ -207,8 +207,8 @@ static float q3(const uint8_t *b, size_t i)
 static float q6(const uint8_t *b, size_t i)
 {
     const size_t n = i / 128, t = i % 128 / 32, l = i % 32;
-    const int v = bits_at(b[64 * n + 32 * (t & 1) + l], 4 * (t >> 1), 15) |
-                  bits_at(b[128 + 32 * n + l], 2 * t, 3) << 4;
+    const int v =
+        bits_at(b[64 * n + 32 * (t & 1) + l], 4 * (t >> 1), 15) | bits_at(b[128 + 32 * n + l], 2 * t, 3) << 4;
     return half(b, 208) * (float)((int8_t)b[192 + i / 16] * (v - 32));
 }
 
@@ -229,7 +229,8 @@ float gguf_block_value(enum block_type type, const uint8_t *b, size_t i)
     case BLOCK_Q5_1: return half(b, 0) * (float)(nibble(b + 8, i) | fifth(b + 4, i)) + half(b, 2);
     case BLOCK_Q8_0: return half(b, 0) * (float)(int8_t)b[2 + i];
     case BLOCK_Q2_K:
-        return half(b, 80) * (float)((b[i / 16] & 15) * two(b + 16, i)) - half(b, 82) * (float)(b[i / 16] >> 4);
+        return half(b, 80) * (float)((b[i / 16] & 15) * two(b + 16, i)) -
+               half(b, 82) * (float)(b[i / 16] >> 4);
     case BLOCK_Q3_K: return q3(b, i);
     case BLOCK_Q4_K:
         return k_scaled(b, b + 4, i, bits_at(b[16 + 32 * (i / 64) + i % 32], 4 * (i / 32 % 2), 15));

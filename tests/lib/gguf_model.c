@@ -105,7 +105,8 @@ static void gguf_name(char ret[NAME], const char *name)
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i][0]) == (size_t)(last - rest) && !strncmp(names[i][0], rest, (size_t)(last - rest))) {
+        if (strlen(names[i][0]) == (size_t)(last - rest) &&
+            !strncmp(names[i][0], rest, (size_t)(last - rest))) {
             if (!inside)
                 snprintf(ret, NAME, "%s", names[i][1]);
             else
@@ -117,9 +118,9 @@ static void gguf_name(char ret[NAME], const char *name)
 
 static const char *architecture(const struct config *c)
 {
-    static const char *const is[][2] = {{"llama", "llama"},         {"mistral", "llama"},
-                                        {"qwen2", "qwen2"},         {"qwen3", "qwen3"},
-                                        {"qwen3_moe", "qwen3moe"},  {"deepseek_v2", "deepseek2"},
+    static const char *const is[][2] = {{"llama", "llama"},          {"mistral", "llama"},
+                                        {"qwen2", "qwen2"},          {"qwen3", "qwen3"},
+                                        {"qwen3_moe", "qwen3moe"},   {"deepseek_v2", "deepseek2"},
                                         {"deepseek_v3", "deepseek2"}};
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         if (!strcmp(c->family, is[i][0]))
@@ -191,7 +192,8 @@ static void put_parts(struct conversion *v, const struct st_tensor *t)
     const struct config_mla *m = &v->c->mla;
     const size_t heads = v->c->heads, rank = m->kv_rank, k_extent[3] = {m->nope, rank, heads},
                  v_extent[3] = {rank, m->value, heads};
-    float *k = malloc(heads * rank * m->nope * sizeof *k), *values = malloc(heads * rank * m->value * sizeof *k);
+    float *k = malloc(heads * rank * m->nope * sizeof *k),
+          *values = malloc(heads * rank * m->value * sizeof *k);
     const float *w = t->data;
     size_t layer;
     char name[NAME];
@@ -226,7 +228,8 @@ static void put_tensor(struct conversion *v, const struct st_tensor *t)
     for (size_t e = 0; e < experts; e++) {
         snprintf(name, sizeof name, "%s", t->name);
         if (expert)
-            snprintf(name, sizeof name, "%.*s.experts.%zu.%s", (int)(expert - t->name), t->name, e, expert + 11);
+            snprintf(name, sizeof name, "%.*s.experts.%zu.%s", (int)(expert - t->name), t->name, e,
+                     expert + 11);
         const struct st_tensor *one = st_find(v->from, name);
         assert_non_null(one);
         add_rows(v, one, to);
@@ -234,8 +237,8 @@ static void put_tensor(struct conversion *v, const struct st_tensor *t)
     assert_int_equal(fclose(to), 0);
     gguf_name(name, t->name);
     const size_t extent[3] = {t->ndim > 1 ? t->shape[1] : t->shape[0], t->shape[0], experts};
-    gguf_put_tensor(&v->out, name, in_blocks(v, t) ? gguf_number(v->how.block) : 0, expert ? 3 : t->ndim, extent,
-                    bytes, n);
+    gguf_put_tensor(&v->out, name, in_blocks(v, t) ? gguf_number(v->how.block) : 0, expert ? 3 : t->ndim,
+                    extent, bytes, n);
     free(bytes);
 }
 

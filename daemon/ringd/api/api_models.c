@@ -58,8 +58,8 @@ static void add_folder(json_t *list, const char *folder)
         char path[4096], config[4200];
         snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
         snprintf(config, sizeof config, "%s/config.json", path);
-        const bool is_model = gguf_is_path(path) && !gguf_path_number(path) ? !access(path, R_OK)
-                                                                            : !access(config, R_OK);
+        const bool is_model =
+            gguf_is_path(path) && !gguf_path_number(path) ? !access(path, R_OK) : !access(config, R_OK);
         if (*entries[i]->d_name != '.' && is_model)
             add(list, path);
         free(entries[i]);

@@ -156,8 +156,10 @@ static int look_at_model(struct path_look *l, const char *option, const char *di
     if (r)
         return refuse(l, option, dir, r);
     if (!is_lent && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
-        return err_set(&l->err, -ENOTDIR, "%s %s is not a folder: name the folder that holds config.json, or a file that ends with .gguf",
-                       option, dir);
+        return err_set(
+            &l->err, -ENOTDIR,
+            "%s %s is not a folder: name the folder that holds config.json, or a file that ends with .gguf",
+            option, dir);
     char *config = xasprintf("%s/config.json", dir);
     r = !is_lent ? readable(l, config) : loan_has(l->loan, config) ? 0 : ENOENT;
     if (r == ENOENT)

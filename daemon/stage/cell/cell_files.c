@@ -166,7 +166,8 @@ static int add_one(const struct files *f, enum cell_use use, const char *option,
     if (place < 0)
         return 0;
     const bool has_files = is_folder(place),
-               is_wanted = use != CELL_MODEL || (!has_files && gguf_is_path(path)) || (has_files && !faccessat(place, "config.json", F_OK, 0));
+               is_wanted = use != CELL_MODEL || (!has_files && gguf_is_path(path)) ||
+                           (has_files && !faccessat(place, "config.json", F_OK, 0));
     if (is_wanted)
         r = check_place(f, place, false, option, path, err);
     if (is_wanted && !r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights in GGUF's blocks: what they stand for, and products with them and with rows in llama.cpp's
- * order. */
+ * Weights in GGUF's blocks: what they stand for, and products with them and with rows in
+ * llama.cpp's order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,8 @@ static void case_init(struct product_case *p, enum block_type type, size_t turn)
     }
     if (type)
         free(as_stored);
-    p->w = (struct mat){.data = p->bytes, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS, .block = type, .turn = turn};
+    p->w = (struct mat){
+        .data = p->bytes, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS, .block = type, .turn = turn};
     p->plain = (struct mat){.data = p->values, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS};
 }
 
