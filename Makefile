@@ -206,7 +206,7 @@ netns_bin := $(addprefix $(B)/tests/netns/,flood member revoked stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A terminal for tests of what people see.
-system_bin := $(addprefix $(B)/tests/system/lib/,pty slow crowd hang supervisor)
+system_bin := $(addprefix $(B)/tests/system/lib/,pty slow crowd hang hub supervisor)
 $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -286,6 +287,10 @@ static int open_part(struct model_pull *p, struct err *err)
     p->folder = r ? -1 : openat(p->setup->dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (p->folder < 0 && !r)
         r = -errno;
+    if (!r && flock(p->folder, LOCK_EX | LOCK_NB))
+        return err_set(err, -EBUSY,
+                       "%s is still being pulled by an earlier ringd-fetch: pull it again in a moment",
+                       p->model);
     return r ? err_set(err, r, "the folder for %s cannot be made: %s", p->model, strerror(-r)) : 0;
 }
 

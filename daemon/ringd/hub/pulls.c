@@ -21,6 +21,7 @@ struct pull {
     struct pulls *all;       /* borrowed */
     struct hub_fetch *fetch; /* owned while it runs */
     bool is_verify, asks_room, is_lasting;
+    uint64_t number;                           /* of all that were begun */
     char asked[MODEL_NAME], model[MODEL_NAME]; /* model: "" until it is known */
     enum pull_state state;
     uint64_t done, total;
@@ -35,6 +36,7 @@ struct pulls {
     struct fetchers *fetchers; /* owned */
     TAILQ_HEAD(, pull) list;   /* oldest first */
     size_t n;
+    uint64_t begun;
 };
 
 static void start_next(struct pulls *a);
@@ -225,6 +227,7 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
                        MOST);
     p = xcalloc(1, sizeof *p);
     p->all = a;
+    p->number = ++a->begun;
     p->is_verify = !strcmp(what, "verify");
     snprintf(p->asked, sizeof p->asked, "%s", whole);
     if (model_commit_is(read.revision))
@@ -306,10 +309,10 @@ json_t *pull_row(const struct pull *p)
 {
     static const char *const pulling[] = {"waiting", "pulling", "ready", "failed", "stopped"},
                              *const verifying[] = {"waiting", "verifying", "verified", "failed", "stopped"};
-    json_t *row =
-        json_pack("{s:s s:s s:s s:I s:I s:f s:s}", "model", pull_model(p), "asked", p->asked, "state",
-                  (p->is_verify ? verifying : pulling)[p->state], "done", (json_int_t)p->done, "total",
-                  (json_int_t)p->total, "rate", p->rate, "file", p->file);
+    json_t *row = json_pack("{s:I s:s s:s s:s s:I s:I s:f s:s}", "number", (json_int_t)p->number, "model",
+                            pull_model(p), "asked", p->asked, "state",
+                            (p->is_verify ? verifying : pulling)[p->state], "done", (json_int_t)p->done,
+                            "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));
     if (p->state == PULL_FAILED)
