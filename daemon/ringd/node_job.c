@@ -59,7 +59,7 @@ static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct 
 {
     const struct node *n = owner;
     const char *model = json_string_value(json_object_get(spec, "model"));
-    if (model)
+    if (n->supply && model)
         supply_used(n->supply, model);
     workers_plan(n->workers, job, attempt, origin, type, spec, nodes, loan);
 }
@@ -81,8 +81,7 @@ static void on_published(void *owner, uint64_t job, const char *type)
         end_serving(n, job);
 }
 
-static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why,
-                      size_t size)
+static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)
 {
     const struct node *n = owner;
     return supply_is_there(n->supply, model, ring, why, size);
@@ -104,7 +103,7 @@ static void open_coord(struct node *n)
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
-                                               .has_model = has_model,
+                                               .has_model = n->supply ? has_model : NULL,
                                                .begins = on_begins,
                                                .published = on_published,
                                                .owner = n});
