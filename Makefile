@@ -77,13 +77,13 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach
 # The daemon's rooms, one folder each (docs/ARCHITECTURE.md). Each program's folder has one main.c; the rest of a room is a library,
 # so that tests link what the programs do.
 room       = $(sort $(wildcard daemon/$(1)/*.c daemon/$(1)/*/*.c daemon/$(1)/*/*/*.c))
-rooms     := common link keys ctl stage ringd
+rooms     := common link keys fetch ctl stage ringd
 $(foreach r,$(rooms),$(eval $(r)_src := $(filter-out %/main.c,$(call room,$(r)))))
 main_obj   = $(B)/daemon/$(1)/main.o
 lib        = $(foreach r,$(1),$(B)/lib$(r).a)
 
 .PHONY: all deps deps-system deps-fuzz demo check check-sanitized sanitized-programs threaded-programs test-programs build-fuzz fuzz fuzz-programs fuzz-rotate bench simulate netns chaos arm64 web deb system format lint install clean headers unit
-all: $(B)/ringd $(B)/ringd-keys $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
+all: $(B)/ringd $(B)/ringd-keys $(B)/ringd-fetch $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, dygraphs and marked from their Debian packages; and what describes the API.
 DYGRAPHS   ?= /usr/share/javascript/dygraphs
@@ -105,6 +105,7 @@ $(B)/libengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/libcommon.a: $(call obj,$(common_src))
 $(B)/liblink.a: $(call obj,$(link_src))
 $(B)/libkeys.a: $(call obj,$(keys_src))
+$(B)/libfetch.a: $(call obj,$(fetch_src))
 $(B)/libctl.a: $(call obj,$(ctl_src))
 $(B)/libstage.a: $(call obj,$(stage_src))
 $(B)/libringd.a: $(call obj,$(ringd_src)) $(web_obj)
@@ -123,6 +124,8 @@ $(B)/ringd-link: $(call main_obj,link) $(call lib,link common net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
 $(B)/ringd-keys: $(call main_obj,keys) $(call lib,keys common net engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lsodium $(CELL_LIBS)
+$(B)/ringd-fetch: $(call main_obj,fetch) $(call lib,fetch common net engine)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -lcrypto -ljansson $(CELL_LIBS)
 $(B)/ringctl: $(call main_obj,ctl) $(call lib,ctl common engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ledit -ljansson -linih -lm
 
@@ -158,7 +161,7 @@ bench_bin := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
-all_libs  := $(call lib,ringd ctl stage link keys common engine net)
+all_libs  := $(call lib,ringd ctl stage link keys fetch common engine net)
 # Writes what the test models are expected to say: called by their recipe.
 expect    := $(B)/tests/data/models/expect
 $(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
@@ -203,7 +206,7 @@ netns_bin := $(addprefix $(B)/tests/netns/,flood member revoked stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A terminal for tests of what people see.
-system_bin := $(addprefix $(B)/tests/system/lib/,pty slow crowd hang supervisor)
+system_bin := $(addprefix $(B)/tests/system/lib/,pty slow crowd hang hub supervisor)
 $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
@@ -306,7 +309,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.fish $(B)/ringctl.zs
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
 	install $(B)/ringctl $(to)/bin/
-	install $(B)/ringd-keys $(B)/ringd-stage $(to)/libexec/ringd/
+	install $(B)/ringd-keys $(B)/ringd-fetch $(B)/ringd-stage $(to)/libexec/ringd/
 	install -m 644 docs/ringctl.1 $(to)/share/man/man1/
 	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
 	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/

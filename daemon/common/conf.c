@@ -90,6 +90,15 @@ const struct opt_def conf_table[] = {
      .def = "256M",
      .help =
          "limit the job history on disk to this size, such as 1G or 100M; the oldest jobs are deleted first"},
+    {.name = "models-dir",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .help = "keep models that are named as ORG/NAME in DIR (default: models in --state-dir)"},
+    {.name = "models-quota",
+     .type = OPT_STRING,
+     .placeholder = "SIZE",
+     .help = "limit --models-dir to this size, such as 500G; for a new model, those that were used longest "
+             "ago go first (default: as much as the disk has)"},
     {.name = "threads",
      .type = OPT_INT,
      .placeholder = "N",
@@ -118,6 +127,12 @@ const struct opt_def conf_table[] = {
      .type = OPT_PATH,
      .placeholder = "PATH",
      .help = "start this ringd-keys (default: ringd-keys beside ringd, else ../libexec/ringd/ringd-keys)"},
+    {.name = "fetch-binary",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help =
+         "start this ringd-fetch, which brings models from a hub (default: ringd-fetch beside ringd, else "
+         "../libexec/ringd/ringd-fetch)"},
     {.name = "log-level",
      .type = OPT_CHOICE,
      .placeholder = "error|warning|info|debug",
@@ -195,7 +210,9 @@ static int fill_in(struct opts *o, struct err *err)
         opts_is_set(o, "state-dir") ? xasprintf("%s/ringd.sock", dir) : xstrdup("/run/ringd/ringd.sock");
     int rc = set_default(o, "socket", socket, err);
     rc = rc ? rc : set_default(o, "name", xstrdup(host), err);
+    rc = rc ? rc : set_default(o, "models-dir", xasprintf("%s/models", dir), err);
     rc = rc ? rc : set_default(o, "stage-binary", conf_default_stage(), err);
+    rc = rc ? rc : set_default(o, "fetch-binary", installed_program("ringd-fetch", "libexec/ringd"), err);
     return rc ? rc : set_default(o, "keys-binary", installed_program("ringd-keys", "libexec/ringd"), err);
 }
 
@@ -213,7 +230,8 @@ int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct e
         rc = read_file(o, err);
     if (!rc && !help)
         rc = conf_size(o, "memory-limit", err) == UINT64_MAX ||
-                     conf_size(o, "history-limit", err) == UINT64_MAX
+                     conf_size(o, "history-limit", err) == UINT64_MAX ||
+                     conf_size(o, "models-quota", err) == UINT64_MAX
                  ? -EINVAL
                  : 0;
     if (!rc && !help)

@@ -107,6 +107,8 @@ int ctl_cancel_main(struct ctl *ctl);
 int ctl_result_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
 int ctl_help_main(struct ctl *ctl);
+int ctl_pull_main(struct ctl *ctl);
+int ctl_models_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[], ctl_key_options[], ctl_dashboard_options[];
 extern const struct opt_def ctl_tokenize_options[], ctl_detokenize_options[], ctl_render_options[];

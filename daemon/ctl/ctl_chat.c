@@ -15,6 +15,7 @@
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/terminal/ctl_line.h"
 #include "daemon/ctl/terminal/ctl_meter.h"
 #include "daemon/ctl/terminal/ctl_print.h"
@@ -364,6 +365,8 @@ static int read_options(struct chat *c)
  * types. */
 static int check_template(const struct chat *c)
 {
+    if (ctl_model_is_name(json_string_value(json_object_get(c->spec, "model"))))
+        return CTL_OK; /* perhaps it is not here yet: the job says so then */
     json_t *messages = json_deep_copy(c->messages);
     json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "user", "content", "Hello"));
     int rc = ctl_text_check(json_string_value(json_object_get(c->spec, "model")), messages,

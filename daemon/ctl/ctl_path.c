@@ -9,8 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "engine/file/gguf_path.h"
+
+bool ctl_model_is_name(const char *text)
+{
+    return model_name_is(text) && access(text, F_OK);
+}
 
 char *ctl_absolute_path(const char *path)
 {

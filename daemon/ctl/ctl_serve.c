@@ -9,6 +9,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_spec.h"
@@ -148,7 +149,9 @@ static int serve(const struct ctl *ctl, json_t *spec)
         return ctl_plan_ask(ctl, JOB_SERVE, spec, NULL);
     const char *model = json_string_value(json_object_get(spec, "model")), *slash = strrchr(model, '/'),
                *given = json_string_value(json_object_get(spec, "name"));
-    char *name = xstrdup(given ? given : slash ? slash + 1 : model);
+    char *name = given                               ? xstrdup(given)
+                 : ctl_model_is_name(model) && slash ? xstrndup(slash + 1, strcspn(slash + 1, "@"))
+                                                     : xstrdup(slash ? slash + 1 : model);
     rc = ctl_spec_submit(ctl, JOB_SERVE, spec, job);
     if (!rc)
         rc = follow(ctl, job, name);

@@ -92,6 +92,8 @@ static json_t *value_json(const struct opts *o, const struct field *f, const cha
     case FIELD_NUMBER: return json_real(opts_float(o, name));
     case FIELD_LIST: return strcmp(f->items, "integer") ? list_json(o, name) : ids_json(opts_str(o, name));
     default:
+        if (f->path == FIELD_MODEL && ctl_model_is_name(opts_str(o, name)))
+            return json_string(opts_str(o, name));
         return is_path(f, opts_str(o, name)) ? path_json(opts_str(o, name)) : json_string(opts_str(o, name));
     }
 }

@@ -12,6 +12,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/plan/cost_server.h"
@@ -92,6 +93,8 @@ static void on_job_landed(struct node *n, const uint8_t from[16], const json_t *
         coord_cancel(n->coord, as);
 }
 
+HANDLER(on_model_want, supply_take_want(n->supply, from, body))
+HANDLER(on_model_told, supply_take_told(n->supply, from, body))
 HANDLER(on_cost_ask, cost_server_take_ask(n->cost_server, from, body))
 HANDLER(on_cost_heard, cost_query_take_heard(n->cost_query, from, body))
 HANDLER(on_cost_told, cost_query_take_told(n->cost_query, from, body))
@@ -150,6 +153,8 @@ static const struct {
     [MESSAGE_LANE_TURN] = {on_lane_turn},
     [MESSAGE_DRAIN] = {on_drain},
     [MESSAGE_CLIENT_KEYS] = {on_client_keys},
+    [MESSAGE_MODEL_WANT] = {on_model_want},
+    [MESSAGE_MODEL_TOLD] = {on_model_told},
     [MESSAGE_COST_ASK] = {on_cost_ask},
     [MESSAGE_COST_HEARD] = {on_cost_heard},
     [MESSAGE_COST_TOLD] = {on_cost_told},

@@ -17,6 +17,7 @@
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/common/conf.h"
+#include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/common/cores.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
@@ -380,6 +381,7 @@ static int open_rest(struct node *n, struct err *err)
     r = node_open_peers(n, err);
     if (r)
         return r;
+    node_open_hub(n);
     node_open_job(n);
     open_service(n);
     r = node_open_http(n, err);
@@ -470,6 +472,7 @@ void node_close(struct node *n)
     coord_free(n->coord);
     doctor_free(n->doctor);
     held_disk_free(n->held_disk);
+    supply_free(n->supply);
     spawner_free(n->spawner);
     loan_store_free(n->loan_store);
     loan_book_free(n->loans);

@@ -49,6 +49,7 @@ struct service;
 struct held_disk;
 struct spawner;
 struct store;
+struct supply;
 struct timer;
 struct cost_query;
 struct workers;
@@ -86,6 +87,7 @@ struct node {
     struct ballots *ballots;            /* who heads jobs, as this node has promised; */
     struct parts *parts;                /* their files on the way, */
     struct deputy *deputy;              /* and what it keeps of jobs of other heads */
+    struct supply *supply;              /* models by their names */
     struct plan_requests *plan_request; /* plans without a job */
     struct loan_book *loans;            /* what clients opened for their jobs, */
     struct loan_store *loan_store;      /* what systemd keeps of it over a restart, */

@@ -283,6 +283,7 @@ void node_open_api(struct node *n)
                                          .intake = n->intake,
                                          .loan_desk = n->loan_desk,
                                          .desk = n->desk,
+                                         .supply = n->supply,
                                          .owner = n,
                                          .self_shown = on_self_shown,
                                          .cables_elsewhere = cables_elsewhere,

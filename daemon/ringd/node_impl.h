@@ -22,6 +22,9 @@ int node_open_cables(struct node *n, struct err *err);
 void node_end(struct node *n);
 void node_left_job(struct node *n);
 
+/* node_hub.c: the room hub */
+void node_open_hub(struct node *n);
+
 /* node_job.c: the room job */
 void node_open_job(struct node *n);
 /* Where metrics_text finds what it shows. */

@@ -13,6 +13,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/job/plan/cost_server.h"
@@ -57,6 +58,9 @@ static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct 
                       enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
+    const char *model = json_string_value(json_object_get(spec, "model"));
+    if (n->supply && model)
+        supply_used(n->supply, model);
     workers_plan(n->workers, job, attempt, origin, type, spec, nodes, loan);
 }
 
@@ -77,6 +81,12 @@ static void on_published(void *owner, uint64_t job, const char *type)
         end_serving(n, job);
 }
 
+static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)
+{
+    const struct node *n = owner;
+    return supply_is_there(n->supply, model, ring, why, size);
+}
+
 static void open_coord(struct node *n)
 {
     n->coord = coord_new(&(struct coord_setup){.base = n->base,
@@ -93,6 +103,7 @@ static void open_coord(struct node *n)
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
+                                               .has_model = n->supply ? has_model : NULL,
                                                .begins = on_begins,
                                                .published = on_published,
                                                .owner = n});

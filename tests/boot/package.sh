@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 dpkg-deb -c "$deb" | awk '{ print $6 }' >"$work/files"
-for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-keys /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
+for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-keys /usr/libexec/ringd/ringd-fetch /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
     /etc/apparmor.d/usr.sbin.ringd /etc/apparmor.d/usr.sbin.ringd-link /usr/lib/systemd/catalog/ringd.catalog /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
     /usr/lib/modules-load.d/ringd.conf /usr/share/bash-completion/completions/ringctl \
     /usr/share/fish/vendor_completions.d/ringctl.fish /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \

@@ -20,6 +20,7 @@
 #include "daemon/ringd/api/api_ring.h"
 #include "daemon/ringd/api/api_service.h"
 #include "daemon/ringd/api/api_status.h"
+#include "daemon/ringd/api/api_store.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/web.h"
@@ -68,6 +69,8 @@ static const struct api_route routes[] = {
     {"POST", "/v1/loans", API_WRITES, api_post_loan},
     {"GET", "/v1/schedules", API_READS, api_get_schedules},
     {"GET", "/v1/model-paths", API_READS, api_get_models},
+    {"GET", "/v1/store", API_READS, api_get_store},
+    {"POST", "/v1/store", API_WRITES, api_post_store},
     {"GET", "/v1/models", API_SERVES, api_get_served},
     {"GET", "/v1/models/{id}", API_SERVES, api_get_served_one},
     {"POST", "/v1/chat/completions", API_SERVES, api_post_served},

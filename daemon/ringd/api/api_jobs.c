@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/ringd/api/api_reply.h"
+#include "daemon/ringd/api/api_store.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
@@ -159,21 +160,35 @@ bool api_read_loan(struct api *api, struct http_call *call, const json_t *reques
     return false;
 }
 
+/* Of a request whose model is a folder, or has an exact name. */
+static void take_in(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan)
+{
+    struct err err;
+    struct intake_request req = {.is_plan = is_plan,
+                                 .spec = json_object_get(request, "spec"),
+                                 .seen = json_object_get(request, "seen"),
+                                 .loan = loan};
+    if (job_type_read(&req.type, json_string_value(json_object_get(request, "type")), &err))
+        http_fail(call, 400, "bad-request", "%s", err.text);
+    else
+        intake_take(api->setup.intake, &req, call);
+}
+
 static void take(struct api *api, struct http_call *call, bool is_plan)
 {
     struct err err;
-    struct intake_request req = {.is_plan = is_plan};
+    struct loan *loan = NULL;
+    enum job_type kind;
     const char *type;
     json_t *spec, *request = read_request(call, &type, &spec);
     if (!request)
         return;
-    req.spec = spec;
-    req.seen = json_object_get(request, "seen");
-    if (job_type_read(&req.type, type, &err) || spec_keys_check(req.type, spec, &err))
+    if (job_type_read(&kind, type, &err) || spec_keys_check(kind, spec, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
-    else if (api_read_loan(api, call, request, &req.loan))
-        intake_take(api->setup.intake, &req, call);
-    loan_drop(req.loan);
+    else if (api_read_loan(api, call, request, &loan) &&
+             !api_store_resolve(api, call, request, loan, is_plan, take_in))
+        take_in(api, call, request, loan, is_plan);
+    loan_drop(loan);
     json_decref(request);
 }
 

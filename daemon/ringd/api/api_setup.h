@@ -27,6 +27,7 @@ struct opts;
 struct peers;
 struct records;
 struct store;
+struct supply;
 
 struct api_setup {
     /* all borrowed */
@@ -46,6 +47,7 @@ struct api_setup {
     struct intake *intake;
     struct loan_desk *loan_desk;
     struct desk *desk;
+    struct supply *supply;
     void *owner;
     /* Our own record is about to be shown. */
     void (*self_shown)(void *owner);

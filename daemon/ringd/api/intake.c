@@ -25,6 +25,7 @@
 #include "daemon/ringd/job/results.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/common/json_weight.h"
+#include "daemon/common/model_name.h"
 #include "daemon/common/output_path.h"
 #include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"
@@ -288,8 +289,9 @@ static int look_at(struct path_look *l, const struct field *f, const char *path)
 {
     char option[FIELD_OPTION];
     field_option(option, f);
-    const int r = look_for_own(l, f, option, path);
-    if (r)
+    const bool is_name = f->path == FIELD_MODEL && model_name_is_exact(path); /* has no place yet */
+    const int r = is_name ? 0 : look_for_own(l, f, option, path);
+    if (r || is_name)
         return r;
     switch (f->path) {
     case FIELD_MODEL: return look_at_model(l, option, path);

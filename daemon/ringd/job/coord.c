@@ -421,6 +421,13 @@ static struct job_life *new_life(struct coord *c)
 
 /* --- opening, closing ------------------------------------------------------------------------- */
 
+static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why,
+                      size_t size)
+{
+    const struct coord *c = owner;
+    return c->setup.has_model(c->setup.owner, model, ring, why, size);
+}
+
 struct coord *coord_new(const struct coord_setup *setup)
 {
     struct coord *c = xcalloc(1, sizeof *c);
@@ -442,6 +449,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                                                     .cluster = setup->cluster,
                                                     .members = setup->members,
                                                     .stands = coord_on_ring,
+                                                    .has_model = setup->has_model ? has_model : NULL,
                                                     .owner = c});
     for (size_t i = 0; i < COORD_LIVES; i++)
         c->lives[i] = new_life(c);

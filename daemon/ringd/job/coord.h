@@ -60,6 +60,9 @@ struct coord_setup { /* the pointers are borrowed */
     /* A stage of this node is to plan the job; takes the references, but for the loan's. */
     void (*plan)(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin, enum job_type type,
                  json_t *spec, json_t *nodes, struct loan *loan);
+    /* As job_ring_setup has it; may be NULL. */
+    bool (*has_model)(void *owner, const char *model, const struct members_ring *ring, char *why,
+                      size_t size);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* A job has an event of this type. */
     void (*published)(void *owner, uint64_t job, const char *type);

@@ -130,6 +130,8 @@ bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring
     }
     for (size_t r = 0; job && r < ret->n && !*why; r++)
         describe_work(ret->at[r], self, job, why, size);
+    if (job && !*why && j->setup.has_model)
+        j->setup.has_model(j->setup.owner, job->asked.model, ret, why, size);
     return true;
 }
 

@@ -22,6 +22,9 @@ struct job_ring_setup { /* the pointers are borrowed */
     const struct cluster *cluster;
     struct members *members;
     void (*stands)(void *owner); /* time alone has made a ring or chain usable */
+    /* Have all these nodes the job's model? False: `why` is a sentence. NULL: it is not asked. */
+    bool (*has_model)(void *owner, const char *model, const struct members_ring *ring, char *why,
+                      size_t size);
     void *owner;
 };
 struct job_ring *job_ring_new(const struct job_ring_setup *setup);

@@ -80,7 +80,9 @@ struct spawner {
 
 /* --- the child's side: between fork and exec only what is safe in a process with threads ------ */
 
-static void child_exec(const char *binary, char **env, int sock, int progress, pid_t parent)
+/* models: where a stage finds the models that a plan names as ORG/NAME@COMMIT, on every node below
+ * its own folder. Jobs name all else by absolute paths. */
+static void child_exec(const char *binary, const char *models, char **env, int sock, int page, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -95,9 +97,9 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    int high_sock = fcntl(sock, F_DUPFD, 16), high_progress = fcntl(progress, F_DUPFD, 16);
-    if (dup2(high_sock, IPC_FD) < 0 || dup2(high_progress, IPC_PROGRESS_FD) < 0 ||
-        close_range(IPC_PROGRESS_FD + 1, ~0U, 0))
+    int high_sock = fcntl(sock, F_DUPFD, 16), high_page = fcntl(page, F_DUPFD, 16);
+    if (dup2(high_sock, IPC_FD) < 0 || dup2(high_page, IPC_PROGRESS_FD) < 0 ||
+        close_range(IPC_PROGRESS_FD + 1, ~0U, 0) || (chdir(models) && chdir("/")))
         _exit(127);
     char *argv[] = {(char *)(uintptr_t)binary, NULL};
     execve(binary, argv, env);
@@ -387,7 +389,9 @@ const struct progress *spawn_progress(const struct spawn *s)
 static int fork_stage(struct spawn *s, int sock, int progress)
 {
     size_t inherited;
-    const char *binary = opts_str(s->m->setup.opts, "stage-binary");
+    const char *given = opts_str(s->m->setup.opts, "stage-binary"),
+               *models = opts_str(s->m->setup.opts, "models-dir");
+    char *real = realpath(given, NULL);
     char **env = spawn_environment(*s->m->setup.threads, &inherited);
     pid_t parent = getpid();
     sigset_t all, before; /* a signal for a child that is not a stage yet waits until it is */
@@ -395,10 +399,11 @@ static int fork_stage(struct spawn *s, int sock, int progress)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->pid = fork();
     if (s->pid == 0)
-        child_exec(binary, env, sock, progress, parent);
+        child_exec(real ? real : given, models ? models : "/", env, sock, progress, parent);
     int r = s->pid < 0 ? -errno : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     spawn_environment_free(env, inherited);
+    free(real);
     return r;
 }
 

@@ -18,6 +18,7 @@
 #include "daemon/ringd/cluster/envelope.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/job/deputy/parts.h"
@@ -121,6 +122,8 @@ HANDLER_OF_BODY(worker_take_stop, worker)
 HANDLER(workers_say_stopped, workers)
 HANDLER(workers_take_lane_turn, workers)
 HANDLER(cost_server_take_ask, cost_server)
+HANDLER(supply_take_want, supply)
+HANDLER(supply_take_told, supply)
 HANDLER(cost_query_take_heard, cost_query)
 HANDLER(cost_query_take_told, cost_query)
 HANDLER(relay_take_open, relay)

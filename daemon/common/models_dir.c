@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/common/models_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/common/xalloc.h"
+
+enum { RECORD_MAX = 4 << 20 };
+
+int models_dir_open(const char *path, struct err *err)
+{
+    if (mkdir(path, 0770) && errno != EEXIST)
+        return err_set(err, -errno, "the folder of models %s cannot be made: %s", path, strerror(errno));
+    const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0
+               ? err_set(err, -errno, "the folder of models %s cannot be opened: %s", path, strerror(errno))
+               : dir;
+}
+
+/* --- paths ------------------------------------------------------------------------------------ */
+
+void models_part_path(char ret[MODELS_PATH], const char *model)
+{
+    snprintf(ret, MODELS_PATH, ".part/%.*s", MODEL_NAME - 1, model);
+}
+
+void models_record_path(char ret[MODELS_PATH], const char *model)
+{
+    snprintf(ret, MODELS_PATH, ".records/%.*s.json", MODEL_NAME - 1, model);
+}
+
+/* A revision may have slashes, and no plus. */
+static void ref_path(char ret[MODELS_PATH], const struct model_name *name)
+{
+    snprintf(ret, MODELS_PATH, ".refs/%s/%s@%s", name->org, name->name, name->revision);
+    for (char *c = strchr(ret, '@'); *c; c++)
+        if (*c == '/')
+            *c = '+';
+}
+
+int models_make_parents(int dir, const char *path)
+{
+    char *part = xstrdup(path);
+    int r = 0;
+    for (char *slash = strchr(part, '/'); slash && !r; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdirat(dir, part, 0770) && errno != EEXIST)
+            r = -errno;
+        *slash = '/';
+    }
+    free(part);
+    return r;
+}
+
+/* --- small files ------------------------------------------------------------------------------ */
+
+static int sync_parent(int dir, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = xstrndup(path, (size_t)(slash - path));
+    const int fd = openat(dir, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int r = fd < 0 || fsync(fd) ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    free(parent);
+    return r;
+}
+
+/* The last of two who write the same wins, whole. */
+static int write_file(int dir, const char *path, const char *text)
+{
+    char *other = xasprintf("%s.%d.new", path, (int)getpid());
+    int r = models_make_parents(dir, path);
+    const int fd = r ? -1 : openat(dir, other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+    const size_t n = strlen(text);
+    if (!r && (fd < 0 || write(fd, text, n) != (ssize_t)n || fsync(fd) || renameat(dir, other, dir, path)))
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    if (r)
+        unlinkat(dir, other, 0);
+    free(other);
+    return r ? r : sync_parent(dir, path);
+}
+
+/* The caller frees; NULL: there is none. */
+static char *read_file(int dir, const char *path, size_t most)
+{
+    struct stat st;
+    const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char *text = NULL;
+    if (fd < 0)
+        return NULL;
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (size_t)st.st_size <= most) {
+        text = xcalloc(1, (size_t)st.st_size + 1);
+        if (read(fd, text, (size_t)st.st_size) != st.st_size) {
+            free(text);
+            text = NULL;
+        }
+    }
+    close(fd);
+    return text;
+}
+
+bool models_ref_read(int dir, const struct model_name *name, char ret[MODEL_COMMIT + 1])
+{
+    char path[MODELS_PATH];
+    ref_path(path, name);
+    char *text = read_file(dir, path, MODEL_COMMIT);
+    const bool is = text && model_commit_is(text);
+    if (is)
+        memcpy(ret, text, MODEL_COMMIT + 1);
+    free(text);
+    return is;
+}
+
+int models_ref_write(int dir, const struct model_name *name, const char *commit)
+{
+    char path[MODELS_PATH];
+    ref_path(path, name);
+    return write_file(dir, path, commit);
+}
+
+bool models_is_whole(int dir, const char *model)
+{
+    char path[MODELS_PATH + 16];
+    snprintf(path, sizeof path, "%s/config.json", model);
+    return !faccessat(dir, path, R_OK, 0);
+}
+
+json_t *models_record_read(int dir, const char *model)
+{
+    char path[MODELS_PATH];
+    models_record_path(path, model);
+    char *text = read_file(dir, path, RECORD_MAX);
+    json_t *record = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    if (json_is_object(record))
+        return record;
+    json_decref(record);
+    return NULL;
+}
+
+int models_record_write(int dir, const char *model, const json_t *record)
+{
+    char path[MODELS_PATH];
+    models_record_path(path, model);
+    char *text = json_dumps(record, JSON_INDENT(1));
+    const int r = text ? write_file(dir, path, text) : -ENOMEM;
+    free(text);
+    return r;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static DIR *open_folder(int dir, const char *path)
+{
+    const int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !d)
+        close(fd);
+    return d;
+}
+
+static uint64_t bytes_in(int dir, const char *path)
+{
+    DIR *d = open_folder(dir, path);
+    uint64_t sum = 0;
+    struct stat st;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (*e->d_name != '.' && !fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            sum += (uint64_t)st.st_blocks * 512;
+    if (d)
+        closedir(d);
+    return sum;
+}
+
+static void add_model(int dir, const char *model, bool is_whole, json_t *list)
+{
+    char path[MODELS_PATH];
+    models_part_path(path, model);
+    json_t *record = models_record_read(dir, model);
+    if (!record)
+        record = json_object();
+    json_object_set_new(record, "model", json_string(model));
+    json_object_set_new(record, "whole", json_boolean(is_whole));
+    json_object_set_new(record, "on_disk", json_integer((json_int_t)bytes_in(dir, is_whole ? model : path)));
+    json_array_append_new(list, record);
+}
+
+static void add_org(int dir, const char *path, const char *org, bool is_whole, json_t *list)
+{
+    DIR *d = open_folder(dir, path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char model[MODELS_PATH];
+        const int n = snprintf(model, sizeof model, "%s/%s", org, e->d_name);
+        if (n < MODEL_NAME && model_name_is_exact(model) && (!is_whole || models_is_whole(dir, model)))
+            add_model(dir, model, is_whole, list);
+    }
+    if (d)
+        closedir(d);
+}
+
+static void add_all(int dir, const char *below, bool is_whole, json_t *list)
+{
+    DIR *d = open_folder(dir, below);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[MODELS_PATH];
+        if (*e->d_name == '.' || snprintf(path, sizeof path, "%s%s%s", is_whole ? "" : below,
+                                          is_whole ? "" : "/", e->d_name) >= (int)sizeof path)
+            continue;
+        add_org(dir, path, e->d_name, is_whole, list);
+    }
+    if (d)
+        closedir(d);
+}
+
+json_t *models_list(int dir)
+{
+    json_t *list = json_array();
+    add_all(dir, ".", true, list);
+    add_all(dir, ".part", false, list);
+    return list;
+}
+
+/* A folder and its files, or a link; folders in it are nobody's here, and keep it. */
+static int remove_folder(int dir, const char *path)
+{
+    if (!unlinkat(dir, path, 0))
+        return 0;
+    if (errno == ENOENT)
+        return -ENOENT;
+    DIR *d = open_folder(dir, path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    return unlinkat(dir, path, AT_REMOVEDIR) ? -errno : 0;
+}
+
+/* Out of its place first, in one step: half a model is never found under its name. */
+int models_remove(int dir, const char *model)
+{
+    char part[MODELS_PATH], record[MODELS_PATH];
+    models_part_path(part, model);
+    models_record_path(record, model);
+    int r = remove_folder(dir, part);
+    if (r && r != -ENOENT)
+        return r;
+    const bool was_part = !r;
+    if (models_make_parents(dir, part) || renameat(dir, model, dir, part))
+        r = errno == ENOENT && was_part ? 0 : -errno;
+    else
+        r = remove_folder(dir, part);
+    unlinkat(dir, record, 0);
+    return r;
+}

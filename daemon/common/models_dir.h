@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A node's folder of models. Below it: ORG/NAME@COMMIT, the folder of a model, which is there only
+ * when it is whole, or a link to one in Hugging Face's cache; .part/…, one that is being pulled;
+ * .records/….json, what is known of it; .refs/ORG/NAME@REVISION, the commit that a revision was
+ * last. ringd-fetch writes all of it, ringd reads, marks and removes. Every file is written by
+ * another name, synced and renamed. Any thread; may wait for the disk. */
+#ifndef DAEMON_MODELS_DIR_H
+#define DAEMON_MODELS_DIR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/common/model_name.h"
+#include "engine/err.h"
+
+enum { MODELS_PATH = MODEL_NAME + 32 };
+
+/* Opens the folder, and makes it if need be. The descriptor, or −errno and a sentence. */
+int models_dir_open(const char *path, struct err *err);
+
+/* Paths below it. model: an exact name. */
+void models_part_path(char ret[MODELS_PATH], const char *model);
+void models_record_path(char ret[MODELS_PATH], const char *model);
+/* Makes the folders on the way to a path. 0 or −errno. */
+int models_make_parents(int dir, const char *path);
+
+/* The commit of a revision, as it was when it was last asked for. */
+bool models_ref_read(int dir, const struct model_name *name, char ret[MODEL_COMMIT + 1]);
+int models_ref_write(int dir, const struct model_name *name, const char *commit);
+
+bool models_is_whole(int dir, const char *model);
+/* NULL: there is none. The caller owns it. */
+json_t *models_record_read(int dir, const char *model);
+int models_record_write(int dir, const char *model, const json_t *record);
+
+/* All that is there, whole or in part: an array of records, each with "model", "whole", and
+ * "on_disk", bytes that removing it would free. The caller owns it. */
+json_t *models_list(int dir);
+/* A model, and what there is of it. 0, −ENOENT or −errno. */
+int models_remove(int dir, const char *model);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringctl pull and ringctl models: models by their names, as the daemon of this node has them. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/common/model_name.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/terminal/ctl_print.h"
+#include "daemon/ctl/terminal/ctl_table.h"
+#include "daemon/ctl/terminal/ctl_term.h"
+#include "engine/err.h"
+
+enum { BAR = 24 };
+
+/* One pull, or one verification, that is followed. */
+struct ctl_pull {
+    const struct ctl *ctl;
+    json_int_t number;
+    json_t *last; /* owned: its last row */
+    bool is_terminal, is_drawn, is_stopped;
+    int signal_fd;
+};
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+static bool has_ended(const json_t *row)
+{
+    const char *state = field_text(row, "state", "");
+    return strcmp(state, "waiting") != 0 && strcmp(state, "pulling") != 0 && strcmp(state, "verifying") != 0;
+}
+
+static void draw(struct ctl_pull *p, const json_t *row)
+{
+    const double done = field_number(row, "done"), total = field_number(row, "total"),
+                 rate = field_number(row, "rate"), left = field_number(row, "seconds_left");
+    const int full = total > 0 ? (int)(BAR * done / total) : 0;
+    const struct err_amounts a = err_amounts((size_t)total, (size_t)done);
+    char bar[BAR + 1];
+    if (!p->is_terminal || total <= 0)
+        return;
+    for (int i = 0; i < BAR; i++)
+        bar[i] = i < full ? '#' : '.';
+    bar[BAR] = '\0';
+    fprintf(stderr, "\r[%s] %3.0f %%  %s of %s", bar, 100 * done / total, a.have, a.need);
+    if (rate > 0)
+        fprintf(stderr, "  %.1f MB/s  %d:%02d left", rate / 1e6, (int)left / 60, (int)left % 60);
+    fputs("\033[K", stderr);
+    p->is_drawn = true;
+}
+
+/* Takes over the reference. */
+static bool take_row(struct ctl_pull *p, json_t *row)
+{
+    json_decref(p->last);
+    p->last = row;
+    draw(p, row);
+    return !has_ended(row);
+}
+
+static bool on_event(void *owner, const char *type, const json_t *data)
+{
+    struct ctl_pull *p = owner;
+    if (strcmp(type, "pull") != 0 || json_integer_value(json_object_get(data, "number")) != p->number)
+        return true;
+    return take_row(p, json_deep_copy(data));
+}
+
+/* ^C ends the pull as well: it would take the line for hours, and goes on from here another time. */
+static bool on_signal(void *owner, int index)
+{
+    struct ctl_pull *p = owner;
+    struct signalfd_siginfo info;
+    (void)index;
+    if (read(p->signal_fd, &info, sizeof info) == sizeof info)
+        p->is_stopped = true;
+    return !p->is_stopped;
+}
+
+static int stop(const struct ctl_pull *p)
+{
+    json_t *reply = NULL;
+    json_t *body = json_pack("{s:s s:s}", "do", "stop", "model", field_text(p->last, "asked", ""));
+    const int rc = ctl_request(p->ctl, "POST", "/v1/store", body, &reply);
+    json_decref(body);
+    json_decref(reply);
+    if (rc)
+        return rc;
+    fprintf(stderr, "stopped; what has come stays, and the same command goes on from there\n");
+    return CTL_INTERRUPTED;
+}
+
+static int follow(struct ctl_pull *p)
+{
+    struct ctl quiet = *p->ctl;
+    sigset_t set;
+    quiet.json = false;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct ctl_stream stream = {
+        .event = on_event, .readable = on_signal, .owner = p, .fds = &p->signal_fd, .n_fds = 1};
+    int rc = ctl_follow(&quiet, "/v1/events", &stream, false);
+    close(p->signal_fd);
+    if (p->is_drawn)
+        fputc('\n', stderr);
+    return rc ? rc : p->is_stopped ? stop(p) : CTL_OK;
+}
+
+static int say_end(const struct ctl_pull *p)
+{
+    const char *state = field_text(p->last, "state", "");
+    const bool is_well = !strcmp(state, "ready") || !strcmp(state, "verified");
+    if (p->ctl->json)
+        print_json(p->last);
+    else if (is_well)
+        printf("%s is %s\n", field_text(p->last, "model", "?"),
+               !strcmp(state, "ready") ? "here" : "as it was downloaded");
+    if (!is_well)
+        return ctl_fail(CTL_FAILED, "%s: %s", field_text(p->last, "model", "?"),
+                        field_text(p->last, "error", "somebody else has stopped it"));
+    return CTL_OK;
+}
+
+static int pull(const struct ctl *ctl, const char *what, const char *model)
+{
+    struct ctl_pull p = {.ctl = ctl, .is_terminal = !ctl->json && isatty(STDERR_FILENO)};
+    json_t *row = NULL, *body = json_pack("{s:s s:s}", "do", what, "model", model);
+    int rc = ctl_request(ctl, "POST", "/v1/store", body, &row);
+    json_decref(body);
+    if (rc)
+        return rc;
+    p.number = json_integer_value(json_object_get(row, "number"));
+    if (take_row(&p, row))
+        rc = follow(&p);
+    if (!rc)
+        rc = say_end(&p);
+    json_decref(p.last);
+    return rc;
+}
+
+int ctl_pull_main(struct ctl *ctl)
+{
+    struct model_name name;
+    struct err err;
+    if (ctl->n_args != 1)
+        return ctl_usage(ctl, "pull takes the name of a model: ORG/NAME, or ORG/NAME@REVISION");
+    if (model_name_read(&name, ctl->args[0], &err))
+        return ctl_usage(ctl, "%s", err.text);
+    return pull(ctl, "pull", ctl->args[0]);
+}
+
+/* --- what is here ----------------------------------------------------------------------------- */
+
+static void print_models(const json_t *answer)
+{
+    const json_t *list = json_object_get(answer, "models"), *m;
+    struct table *t = table_new("MODEL\tCOMMIT\tSIZE\tSTATE");
+    size_t i;
+    json_array_foreach (list, i, m) {
+        const char *model = field_text(m, "model", "?"), *at = strchr(model, '@');
+        const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0);
+        const char *state = json_is_true(json_object_get(m, "pinned")) ? "pinned"
+                            : json_is_true(json_object_get(m, "whole"))
+                                ? "ready"
+                                : field_text(json_object_get(m, "pull"), "state", "in part");
+        table_add(t, "%.*s\t%.10s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
+                  at ? at + 1 : "-", json_object_get(m, "in_place") ? "in place" : a.need, state);
+    }
+    if (json_array_size(list)) {
+        table_print_free(t, stdout);
+        return;
+    }
+    table_free(t);
+    puts("no model has been pulled: ringctl pull ORG/NAME brings one");
+}
+
+static void print_model(const json_t *m)
+{
+    static const char *const keys[] = {"model", "source", "in_place", "state", NULL};
+    const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0);
+    const json_t *file;
+    size_t i;
+    for (i = 0; keys[i]; i++)
+        if (json_is_string(json_object_get(m, keys[i])))
+            printf("%-9s %s\n", keys[i], field_text(m, keys[i], ""));
+    printf("%-9s %s\n", "on disk", a.need);
+    printf("%-9s %s\n", "whole", json_is_true(json_object_get(m, "whole")) ? "yes" : "no");
+    printf("%-9s %s\n", "pinned", json_is_true(json_object_get(m, "pinned")) ? "yes" : "no");
+    json_array_foreach (json_object_get(m, "files"), i, file)
+        printf("%-9s %s, %.0f bytes, %s\n", i ? "" : "files", field_text(file, "name", "?"),
+               field_number(file, "size"), field_text(file, "sha256", field_text(file, "git", "-")));
+}
+
+static void print_done(const json_t *answer)
+{
+    const char *done = field_text(answer, "done", "");
+    printf("%s is %s\n", field_text(answer, "model", "?"),
+           !strcmp(done, "remove") ? "removed"
+           : !strcmp(done, "pin")  ? "pinned: it stays, whatever else is pulled"
+                                   : "no longer pinned");
+}
+
+/* ORG/NAME and ORG/NAME@bcd stand for the one commit that is here, if there is one. NULL: it has
+ * been said why. Borrowed from the list. */
+static const json_t *find(const json_t *answer, const char *given)
+{
+    const json_t *list = json_object_get(answer, "models"), *m, *found = NULL;
+    const size_t n = strlen(given);
+    size_t i, fits = 0;
+    json_array_foreach (list, i, m) {
+        const char *model = field_text(m, "model", "");
+        if (strncmp(model, given, n) != 0 || (!strchr(given, '@') && model[n] != '@'))
+            continue;
+        found = m;
+        fits++;
+    }
+    if (!fits)
+        ctl_fail(CTL_FAILED, "%s is not on this node: ringctl models list shows what is", given);
+    else if (fits > 1)
+        ctl_fail(CTL_FAILED, "%s is on this node %zu times: name one with its commit, as ORG/NAME@COMMIT",
+                 given, fits);
+    return fits == 1 ? found : NULL;
+}
+
+static int do_with(const struct ctl *ctl, const char *word, const char *given)
+{
+    json_t *answer = NULL;
+    int rc = ctl_request(ctl, "GET", "/v1/store", NULL, &answer);
+    const json_t *m = rc ? NULL : find(answer, given);
+    const char *model = field_text(m, "model", "");
+    if (!rc && !m)
+        rc = CTL_FAILED;
+    else if (!rc && !strcmp(word, "show"))
+        ctl->json ? print_json(m) : print_model(m);
+    else if (!rc && !strcmp(word, "verify"))
+        rc = pull(ctl, "verify", model);
+    else if (!rc)
+        rc = ctl_request_print(ctl, "POST", "/v1/store", json_pack("{s:s s:s}", "do", word, "model", model),
+                               print_done);
+    json_decref(answer);
+    return rc;
+}
+
+int ctl_models_main(struct ctl *ctl)
+{
+    static const char *const words[] = {"show", "remove", "pin", "unpin", "verify"};
+    const char *word = ctl->n_args ? ctl->args[0] : "";
+    if (!strcmp(word, "list") && ctl->n_args == 1)
+        return ctl_request_print(ctl, "GET", "/v1/store", NULL, print_models);
+    for (size_t i = 0; i < sizeof words / sizeof *words && ctl->n_args == 2; i++)
+        if (!strcmp(word, words[i]))
+            return do_with(ctl, word, ctl->args[1]);
+    return ctl_usage(ctl, "models takes list, or one of show, remove, pin, unpin and verify with a MODEL");
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/fetch/hub_cache.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/common/xalloc.h"
+
+char *hub_cache_folder(void)
+{
+    static const char *const places[][2] = {{"HF_HUB_CACHE", ""},
+                                            {"HF_HOME", "/hub"},
+                                            {"XDG_CACHE_HOME", "/huggingface/hub"},
+                                            {"HOME", "/.cache/huggingface/hub"}};
+    const char *root = NULL;
+    size_t i = 0;
+    for (; i < sizeof places / sizeof *places && !(root && *root); i++) /* the first that is set counts */
+        root = getenv(places[i][0]);
+    if (!root || *root != '/')
+        return NULL;
+    char *folder = xasprintf("%s%s", root, places[i - 1][1]);
+    if (!access(folder, R_OK | X_OK))
+        return folder;
+    free(folder);
+    return NULL;
+}
+
+bool hub_cache_ref(const char *folder, const struct model_name *name, char ret[MODEL_COMMIT + 1])
+{
+    char *path = xasprintf("%s/models--%s--%s/refs/%s", folder, name->org, name->name, name->revision);
+    char commit[MODEL_COMMIT + 1] = "";
+    FILE *f = fopen(path, "re");
+    const bool is = f && fread(commit, 1, MODEL_COMMIT, f) == MODEL_COMMIT && model_commit_is(commit);
+    if (f)
+        fclose(f);
+    free(path);
+    if (is)
+        memcpy(ret, commit, sizeof commit);
+    return is;
+}
+
+static bool has(const char *snapshot, const char *file)
+{
+    char *path = xasprintf("%s/%s", snapshot, file);
+    const bool is = !access(path, R_OK);
+    free(path);
+    return is;
+}
+
+/* Each shard that the index names. */
+static bool has_shards(const char *snapshot)
+{
+    char *path = xasprintf("%s/model.safetensors.index.json", snapshot);
+    json_t *index = json_load_file(path, 0, NULL), *shard;
+    json_t *map = json_object_get(index, "weight_map");
+    const char *tensor;
+    bool is = json_object_size(map);
+    free(path);
+    json_object_foreach (map, tensor, shard) {
+        const char *file = json_string_value(shard);
+        is = is && file && !strchr(file, '/') && has(snapshot, file);
+    }
+    json_decref(index);
+    return is;
+}
+
+char *hub_cache_snapshot(const char *folder, const struct model_name *name, const char *commit)
+{
+    char *snapshot = xasprintf("%s/models--%s--%s/snapshots/%s", folder, name->org, name->name, commit);
+    const bool has_tokenizer = has(snapshot, "tokenizer.json"),
+               is_whole = has(snapshot, "config.json") && has_tokenizer &&
+                          (has(snapshot, "model.safetensors") || has_shards(snapshot));
+    if (is_whole)
+        return snapshot;
+    free(snapshot);
+    return NULL;
+}

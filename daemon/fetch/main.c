@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, and ends.
+ * ringd starts it, says what it wants, and hears how far it is. It alone of all programs talks to
+ * the outside. */
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/common/ipc.h"
+#include "daemon/common/models_dir.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/fetch/fetch_cell.h"
+#include "daemon/fetch/hub_cache.h"
+#include "daemon/fetch/pull.h"
+
+enum { PROGRESS_US = 250000, TOKEN_MAX = 1024 };
+
+struct fetch_task {
+    struct hub *hub;
+    char *cache, *token; /* owned */
+    struct instant told;
+};
+
+static int usage(void)
+{
+    puts("usage: ringd-fetch\n\n"
+         "Brings models from a hub. ringd(8) starts it and says which.");
+    return 0;
+}
+
+static bool has_socket(void)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    return !getsockopt(IPC_FD, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_STREAM;
+}
+
+/* --- what it says ----------------------------------------------------------------------------- */
+
+static void on_resolved(void *owner, const char *model)
+{
+    (void)owner;
+    ipc_send(IPC_FD, json_pack("{s:s s:s}", "ev", "resolved", "model", model));
+}
+
+static void on_progress(void *owner, uint64_t done, uint64_t total, const char *file)
+{
+    struct fetch_task *f = owner;
+    const struct instant now = clock_now();
+    if (!total || (clock_since_us(now, f->told) < PROGRESS_US && done < total))
+        return;
+    f->told = now;
+    ipc_send(IPC_FD, json_pack("{s:s s:I s:I s:s}", "ev", "progress", "done", (json_int_t)done, "total",
+                               (json_int_t)total, "file", file));
+}
+
+/* ringd knows what else lies there and what may go. */
+static int ask_room(void *owner, uint64_t bytes, struct err *err)
+{
+    json_t *answer = NULL;
+    int fd, r;
+    (void)owner;
+    r = ipc_send(IPC_FD, json_pack("{s:s s:I}", "ev", "room", "bytes", (json_int_t)bytes));
+    r = r ? r : ipc_receive(IPC_FD, &answer, NULL, &fd);
+    if (r)
+        return -ECANCELED;
+    const char *why = json_string_value(json_object_get(answer, "why"));
+    r = why ? err_set(err, -ENOSPC, "%s", why) : 0;
+    json_decref(answer);
+    return r;
+}
+
+static void say_failed(const struct err *err, int r)
+{
+    if (r != -ECANCELED)
+        ipc_send(IPC_FD, json_pack("{s:s s:s s:b}", "ev", "failed", "error", err->text, "passing",
+                                   r == -EIO || r == -ETIMEDOUT || r == -EBUSY));
+}
+
+/* --- what it is to do ------------------------------------------------------------------------- */
+
+/* As huggingface_hub finds it. The caller frees; NULL: there is none. */
+static char *find_token(void)
+{
+    const char *given = getenv("HF_TOKEN"), *path = getenv("HF_TOKEN_PATH"), *home = getenv("HF_HOME");
+    if (given && *given)
+        return xstrdup(given);
+    char *file = path ? xstrdup(path) : home ? xasprintf("%s/token", home) : NULL;
+    char token[TOKEN_MAX] = "";
+    FILE *f = file ? fopen(file, "re") : NULL;
+    if (f && !fgets(token, sizeof token, f))
+        *token = '\0';
+    if (f)
+        fclose(f);
+    free(file);
+    token[strcspn(token, " \r\n")] = '\0';
+    char *ret = *token ? xstrdup(token) : NULL;
+    explicit_bzero(token, sizeof token);
+    return ret;
+}
+
+static bool is_offline(void)
+{
+    const char *v = getenv("HF_HUB_OFFLINE");
+    return v && *v && strcmp(v, "0") != 0 && strcasecmp(v, "no") != 0 && strcasecmp(v, "false") != 0;
+}
+
+static int obey(const struct hub_pull_setup *setup, const char *what, const char *model, struct err *err)
+{
+    struct model_name name;
+    int r = model_name_read(&name, model, err);
+    if (r)
+        return r;
+    if (!strcmp(what, "verify"))
+        return hub_pull_verify(setup, model, err);
+    if (!strcmp(what, "pull"))
+        return hub_pull(setup, &name, err);
+    r = hub_pull_resolve(setup, &name, name.revision, err);
+    if (!r) {
+        char exact[MODEL_NAME];
+        model_name_write(exact, &name);
+        on_resolved(NULL, exact);
+    }
+    return r;
+}
+
+static int work(struct fetch_task *f, const json_t *order, struct err *err)
+{
+    const char *what = json_string_value(json_object_get(order, "do")),
+               *model = json_string_value(json_object_get(order, "model")),
+               *dir = json_string_value(json_object_get(order, "dir")), *endpoint = getenv("HF_ENDPOINT");
+    struct hub_pull_setup setup = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
+                                   .is_offline = is_offline(),
+                                   .owner = f,
+                                   .resolved = on_resolved,
+                                   .room = ask_room,
+                                   .progress = on_progress};
+    if (!what || !model || !dir)
+        return err_set(err, -EBADMSG, "ringd does not say what it wants: same version of both?");
+    setup.dir = models_dir_open(dir, err);
+    if (setup.dir < 0)
+        return setup.dir;
+    setup.cache = f->cache = hub_cache_folder();
+    f->token = find_token();
+    int r = fetch_cell_enter(setup.dir, f->cache, err);
+    if (!r)
+        r = hub_open(&f->hub,
+                     &(struct hub_setup){.endpoint = setup.endpoint, .token = f->token, .watch = IPC_FD},
+                     err);
+    setup.hub = f->hub;
+    r = r ? r : obey(&setup, what, model, err);
+    close(setup.dir);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    struct fetch_task f = {.hub = NULL};
+    struct err err = {""};
+    json_t *order = NULL;
+    int fd;
+    if (argc > 1 && !strcmp(argv[1], "--help"))
+        return usage();
+    if (argc > 1 || !has_socket()) {
+        fprintf(stderr, "ringd-fetch: no socket at descriptor %d: ringd starts this program\n", IPC_FD);
+        return 2;
+    }
+    fetch_cell_begin();
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    int r = ipc_receive(IPC_FD, &order, NULL, &fd);
+    r = r ? -ECANCELED : work(&f, order, &err);
+    if (r)
+        say_failed(&err, r);
+    else
+        ipc_send(IPC_FD, json_pack("{s:s}", "ev", "ready"));
+    json_decref(order);
+    hub_close(f.hub);
+    curl_global_cleanup();
+    if (f.token)
+        explicit_bzero(f.token, strlen(f.token));
+    free(f.token);
+    free(f.cache);
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file on its way: NAME.part in a folder, which becomes NAME when it is whole and its hash is the
+ * one that was announced. What is on the disk is gone on from. After a crash of the process that is
+ * all of it; after a power cut what was synced, which NAME.synced says. One thread. */
+#ifndef DAEMON_PART_FILE_H
+#define DAEMON_PART_FILE_H
+
+#include <stdint.h>
+
+#include "daemon/fetch/hub_listing.h"
+#include "engine/err.h"
+
+struct part_file;
+
+enum { PART_SYNC_BYTES = 64 << 20 /* what a power cut costs, at most */ };
+
+/* folder: an open directory, borrowed as `file`, whose size and hash are known. Reads what is
+ * there, for its hash. ret_at: how many bytes that are. −ENOSPC and others, with a sentence. */
+int part_file_open(struct part_file **ret, int folder, const struct hub_file *file, uint64_t *ret_at,
+                   struct err *err);
+/* The next bytes. −E2BIG: more than the file has; −ENOSPC … ; each with a sentence. */
+int part_file_write(struct part_file *p, const void *bytes, size_t n, struct err *err);
+uint64_t part_file_at(const struct part_file *p);
+/* It begins anew: what serves it has no ranges. */
+int part_file_restart(struct part_file *p, struct err *err);
+/* All bytes are here: gives the file its name. −EBADMSG and a sentence: these are not the bytes
+ * that were announced, and nothing of them is left. Frees p either way. */
+int part_file_finish(struct part_file *p, struct err *err);
+/* Keeps what there is, for another time. NULL is fine. */
+void part_file_close(struct part_file *p);
+
+/* The hash of a whole file: 0, −EBADMSG it is another one, −errno. */
+int part_file_check(int folder, const struct hub_file *file, struct err *err);
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/fetch/pull.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/common/models_dir.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/fetch/hub_cache.h"
+#include "daemon/fetch/hub_listing.h"
+#include "daemon/fetch/part_file.h"
+#include "daemon/fetch/pull_file.h"
+
+static const char index_name[] = "model.safetensors.index.json";
+
+/* A model under way. */
+struct model_pull {
+    const struct hub_pull_setup *setup;
+    struct model_name name; /* its revision is the commit */
+    char model[MODEL_NAME]; /* the same as a text */
+    struct hub_listing listing;
+    struct pull_source source;
+    int folder;       /* owned: .part/MODEL */
+    const char *file; /* under way */
+    uint64_t done, total;
+};
+
+/* --- which commit ----------------------------------------------------------------------------- */
+
+static int ask_listing(const struct hub_pull_setup *s, const struct model_name *name, struct hub_listing *ret,
+                       struct err *err)
+{
+    struct hub_text answer;
+    char what[MODEL_NAME], revision[3 * MODEL_REVISION + 1];
+    size_t n = 0;
+    /* "refs/pr/1" is one word in this path. */
+    for (const char *c = name->revision; *c; c++)
+        n += (size_t)sprintf(revision + n, *c == '/' ? "%%2F" : "%c", *c);
+    model_name_write(what, name);
+    char *path = xasprintf("/api/models/%s/%s/revision/%s?blobs=true", name->org, name->name, revision);
+    int r = hub_get_text(s->hub, path, HUB_ANSWER_MAX, what, &answer, err);
+    free(path);
+    if (r)
+        return r;
+    r = hub_listing_read(ret, answer.bytes, answer.n, err);
+    free(answer.bytes);
+    if (!r && model_commit_is(name->revision) && strcmp(ret->commit, name->revision) != 0) {
+        hub_listing_done(ret);
+        r = err_set(err, -EPROTO, "%s: the hub answers with another commit, %s", what, ret->commit);
+    }
+    return r ? err_prefix(err, r, "%s/%s", name->org, name->name) : 0;
+}
+
+/* What was known when it was last asked for. */
+static bool known_commit(const struct hub_pull_setup *s, const struct model_name *name,
+                         char ret[MODEL_COMMIT + 1])
+{
+    return models_ref_read(s->dir, name, ret) || (s->cache && hub_cache_ref(s->cache, name, ret));
+}
+
+/* listing: NULL, or what the hub said if it was asked; then its commit is "" where it was not. */
+static int find_commit(const struct hub_pull_setup *s, const struct model_name *name,
+                       struct hub_listing *listing, char ret[MODEL_COMMIT + 1], struct err *err)
+{
+    if (model_commit_is(name->revision)) {
+        memcpy(ret, name->revision, MODEL_COMMIT + 1);
+        return 0;
+    }
+    if (s->is_offline)
+        return known_commit(s, name, ret)
+                   ? 0
+                   : err_set(err, -ENOENT,
+                             "%s/%s is not on this node, and HF_HUB_OFFLINE forbids to ask a hub: pull it "
+                             "without that, or name a commit that is here",
+                             name->org, name->name);
+    const int r = ask_listing(s, name, listing, err);
+    if (!r) {
+        memcpy(ret, listing->commit, MODEL_COMMIT + 1);
+        models_ref_write(s->dir, name, ret);
+        return 0;
+    }
+    /* A hub that is out of reach says nothing against what it said before. */
+    return (r == -EIO || r == -ETIMEDOUT) && known_commit(s, name, ret) ? 0 : r;
+}
+
+int hub_pull_resolve(const struct hub_pull_setup *setup, const struct model_name *name,
+                     char ret[MODEL_COMMIT + 1], struct err *err)
+{
+    struct hub_listing listing = {.n = 0};
+    const int r = find_commit(setup, name, &listing, ret, err);
+    hub_listing_done(&listing);
+    return r;
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+static void on_come(void *owner, uint64_t bytes, uint64_t back)
+{
+    struct model_pull *p = owner;
+    p->done += bytes;
+    p->done -= back < p->done ? back : p->done;
+    p->setup->progress(p->setup->owner, p->done, p->total, p->file);
+}
+
+static bool is_here(const struct model_pull *p, const struct hub_file *file)
+{
+    struct stat st;
+    return !fstatat(p->folder, file->name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size == file->size;
+}
+
+/* Once more where the bytes were wrong: what stands between may have damaged them. */
+static int get_file(struct model_pull *p, const struct hub_file *file, struct err *err)
+{
+    if (is_here(p, file)) {
+        p->file = file->name;
+        on_come(p, file->size, 0);
+        return 0;
+    }
+    p->file = file->name;
+    int r = pull_file(&p->source, p->folder, file, on_come, p, err);
+    if (r == -EBADMSG)
+        r = pull_file(&p->source, p->folder, file, on_come, p, err);
+    return r;
+}
+
+static int look_at_sizes(struct model_pull *p, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < p->listing.n && !r; i++) {
+        struct hub_file *f = &p->listing.files[i];
+        if (!f->has_size || f->kind == HUB_HASH_UNKNOWN)
+            r = pull_file_look(&p->source, f, err);
+    }
+    return r;
+}
+
+static int read_index(const struct model_pull *p, char **ret, size_t *ret_n, struct err *err)
+{
+    struct stat st;
+    const int fd = openat(p->folder, index_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int r = fd < 0 || fstat(fd, &st) ? -errno : 0;
+    char *text = NULL;
+    if (!r && st.st_size > HUB_ANSWER_MAX)
+        r = -E2BIG;
+    if (!r) {
+        text = xmalloc((size_t)st.st_size + 1);
+        r = read(fd, text, (size_t)st.st_size) == st.st_size ? 0 : -EIO;
+        *ret_n = (size_t)st.st_size;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (r) {
+        free(text);
+        return err_set(err, r, "%s cannot be read: %s", index_name, strerror(-r));
+    }
+    *ret = text;
+    return 0;
+}
+
+/* The index says which weights are needed, so it comes first. */
+static int choose_files(struct model_pull *p, struct err *err)
+{
+    const struct hub_file *file = hub_listing_find(&p->listing, index_name);
+    char *index = NULL;
+    size_t n = 0;
+    int r = 0;
+    if (file) {
+        struct hub_file known = *file;
+        if (!known.has_size || known.kind == HUB_HASH_UNKNOWN)
+            r = pull_file_look(&p->source, &known, err);
+        if (!r && known.size > HUB_ANSWER_MAX)
+            r = err_set(err, -E2BIG, "%s has more than %d MiB", index_name, HUB_ANSWER_MAX >> 20);
+        r = r ? r : get_file(p, &known, err);
+        r = r ? r : read_index(p, &index, &n, err);
+    }
+    r = r ? r : hub_listing_choose(&p->listing, index, n, err);
+    free(index);
+    return r ? r : look_at_sizes(p, err);
+}
+
+/* What of a file is on the disk already takes no more room. */
+static uint64_t missing_of(const struct model_pull *p, const struct hub_file *f)
+{
+    char part[HUB_FILE_NAME + 8];
+    struct stat st;
+    snprintf(part, sizeof part, "%s.part", f->name);
+    if (is_here(p, f))
+        return 0;
+    const uint64_t have = fstatat(p->folder, part, &st, AT_SYMLINK_NOFOLLOW) ? 0 : (uint64_t)st.st_size;
+    return f->size > have ? f->size - have : 0;
+}
+
+static int find_room(struct model_pull *p, struct err *err)
+{
+    uint64_t missing = 0;
+    p->total = p->done = 0;
+    for (size_t i = 0; i < p->listing.n; i++) {
+        p->total += p->listing.files[i].size;
+        missing += missing_of(p, &p->listing.files[i]);
+        if (p->total > HUB_BYTES_MAX)
+            return err_set(err, -EFBIG, "the hub says that it has more bytes than any model");
+    }
+    return missing ? p->setup->room(p->setup->owner, missing, err) : 0;
+}
+
+/* Small ones first: a model that lacks one of them is refused before its weights come. */
+static int get_all(struct model_pull *p, struct err *err)
+{
+    int r = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < p->listing.n && !r; i++) {
+            const char *ending = strrchr(p->listing.files[i].name, '.');
+            const bool is_weights = ending && !strcmp(ending, ".safetensors");
+            if (is_weights == (turn == 1))
+                r = get_file(p, &p->listing.files[i], err);
+        }
+    return r;
+}
+
+/* --- its name --------------------------------------------------------------------------------- */
+
+static int write_record(const struct model_pull *p, const char *in_place, struct err *err)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < p->listing.n; i++) {
+        const struct hub_file *f = &p->listing.files[i];
+        json_array_append_new(files, json_pack("{s:s s:I s:s}", "name", f->name, "size", (json_int_t)f->size,
+                                               f->kind == HUB_HASH_GIT ? "git" : "sha256", f->hash));
+    }
+    json_t *record = json_pack("{s:s s:s* s:s* s:I s:I s:I s:b s:o}", "commit", p->name.revision, "source",
+                               in_place ? NULL : p->setup->endpoint, "in_place", in_place, "bytes",
+                               (json_int_t)p->total, "pulled", (json_int_t)time(NULL), "used",
+                               (json_int_t)time(NULL), "pinned", 0, "files", files);
+    const int r = models_record_write(p->setup->dir, p->model, record);
+    json_decref(record);
+    return r ? err_set(err, r, "the record of %s cannot be written: %s", p->model, strerror(-r)) : 0;
+}
+
+/* From here on it is whole, for everybody at once. */
+static int give_name(const struct model_pull *p, struct err *err)
+{
+    char part[MODELS_PATH], org[MODELS_PATH];
+    models_part_path(part, p->model);
+    snprintf(org, sizeof org, "%s", p->name.org);
+    int r = models_make_parents(p->setup->dir, p->model);
+    if (!r && renameat(p->setup->dir, part, p->setup->dir, p->model))
+        r = -errno;
+    const int fd = r ? -1 : openat(p->setup->dir, org, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!r && (fd < 0 || fsync(fd)))
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    return r ? err_set(err, r, "%s cannot get its name: %s", p->model, strerror(-r)) : 0;
+}
+
+/* A link that stands where a model's folder would. */
+static int link_in_place(struct model_pull *p, const char *snapshot, struct err *err)
+{
+    char part[MODELS_PATH];
+    models_part_path(part, p->model);
+    if (!unlinkat(p->setup->dir, part, 0) || errno == ENOENT)
+        errno = 0;
+    int r = models_make_parents(p->setup->dir, part);
+    if (!r && symlinkat(snapshot, p->setup->dir, part))
+        r = -errno;
+    if (r)
+        return err_set(err, r, "a link to %s cannot be made: %s", snapshot, strerror(-r));
+    r = write_record(p, snapshot, err);
+    return r ? r : give_name(p, err);
+}
+
+static int open_part(struct model_pull *p, struct err *err)
+{
+    char part[MODELS_PATH];
+    models_part_path(part, p->model);
+    int r = models_make_parents(p->setup->dir, part);
+    if (!r && mkdirat(p->setup->dir, part, 0770) && errno != EEXIST)
+        r = -errno;
+    p->folder = r ? -1 : openat(p->setup->dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (p->folder < 0 && !r)
+        r = -errno;
+    if (!r && flock(p->folder, LOCK_EX | LOCK_NB))
+        return err_set(err, -EBUSY,
+                       "%s is still being pulled by an earlier ringd-fetch: pull it again in a moment",
+                       p->model);
+    return r ? err_set(err, r, "the folder for %s cannot be made: %s", p->model, strerror(-r)) : 0;
+}
+
+static int download(struct model_pull *p, struct err *err)
+{
+    int r = 0;
+    if (!*p->listing.commit)
+        r = p->setup->is_offline
+                ? err_set(err, -ENOENT, "%s is not on this node, and HF_HUB_OFFLINE forbids to ask a hub",
+                          p->model)
+                : ask_listing(p->setup, &p->name, &p->listing, err);
+    r = r ? r : open_part(p, err);
+    r = r ? r : choose_files(p, err);
+    r = r ? r : find_room(p, err);
+    r = r ? r : get_all(p, err);
+    r = r ? r : write_record(p, NULL, err);
+    return r ? r : give_name(p, err);
+}
+
+int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+{
+    struct model_pull p = {.setup = setup, .name = *name, .folder = -1};
+    int r = find_commit(setup, name, &p.listing, p.name.revision, err);
+    if (r)
+        return r;
+    model_name_write(p.model, &p.name);
+    setup->resolved(setup->owner, p.model);
+    p.source = (struct pull_source){setup->hub, p.name.org, p.name.name, p.name.revision};
+    char *snapshot = setup->cache ? hub_cache_snapshot(setup->cache, &p.name, p.name.revision) : NULL;
+    if (models_is_whole(setup->dir, p.model))
+        r = 0;
+    else if (snapshot)
+        r = link_in_place(&p, snapshot, err);
+    else
+        r = download(&p, err);
+    free(snapshot);
+    hub_listing_done(&p.listing);
+    if (p.folder >= 0)
+        close(p.folder);
+    return r;
+}
+
+/* --- again ------------------------------------------------------------------------------------ */
+
+static bool read_entry(const json_t *entry, struct hub_file *ret)
+{
+    const char *name = json_string_value(json_object_get(entry, "name")),
+               *sha = json_string_value(json_object_get(entry, "sha256")),
+               *git = json_string_value(json_object_get(entry, "git"));
+    const json_int_t size = json_integer_value(json_object_get(entry, "size"));
+    *ret = (struct hub_file){.size = size > 0 ? (uint64_t)size : 0, .has_size = true};
+    return name && strlen(name) <= HUB_FILE_NAME && !strchr(name, '/') && (sha || git) &&
+           snprintf(ret->name, sizeof ret->name, "%s", name) > 0 && hub_hash_read(ret, sha ? sha : git);
+}
+
+int hub_pull_verify(const struct hub_pull_setup *setup, const char *model, struct err *err)
+{
+    json_t *record = models_record_read(setup->dir, model), *entry;
+    const int folder = openat(setup->dir, model, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const uint64_t total = (uint64_t)json_integer_value(json_object_get(record, "bytes"));
+    uint64_t done = 0;
+    size_t i;
+    int r = folder < 0 ? err_set(err, -ENOENT, "%s is not here whole", model)
+            : json_array_size(json_object_get(record, "files"))
+                ? 0
+                : err_set(err, -ENOENT,
+                          "%s lies in Hugging Face's cache, and the hashes of its files are not known here",
+                          model);
+    json_array_foreach (json_object_get(record, "files"), i, entry) {
+        struct hub_file file;
+        if (!r && !read_entry(entry, &file))
+            r = err_set(err, -EBADMSG, "the record of %s cannot be read: remove it, and pull it again",
+                        model);
+        r = r ? r : part_file_check(folder, &file, err);
+        done += r ? 0 : file.size;
+        if (!r)
+            setup->progress(setup->owner, done, total, file.name);
+    }
+    if (folder >= 0)
+        close(folder);
+    json_decref(record);
+    return r;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One file of a model, from the hub to the disk: asked for again from where it broke off, until it
+ * is whole and its hash is right. One thread. */
+#ifndef DAEMON_PULL_FILE_H
+#define DAEMON_PULL_FILE_H
+
+#include <stdint.h>
+
+#include "daemon/fetch/hub_http.h"
+#include "daemon/fetch/hub_listing.h"
+
+struct pull_source { /* all borrowed */
+    struct hub *hub;
+    const char *org, *name, *commit;
+};
+
+/* Where the listing does not say size and hash: asks the hub. 0, or an error and a sentence. */
+int pull_file_look(const struct pull_source *from, struct hub_file *file, struct err *err);
+/* The file, into the open directory. come: is told of bytes as they come; `back` are those that
+ * were told and do not count, for the file begins anew. 0; −ECANCELED; an error and a sentence. */
+int pull_file(const struct pull_source *from, int folder, const struct hub_file *file,
+              void (*come)(void *owner, uint64_t bytes, uint64_t back), void *owner, struct err *err);
+
+#endif

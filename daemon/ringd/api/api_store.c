@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/api/api_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/model_name.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/api/api_impl.h"
+#include "daemon/ringd/api/api_reply.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/hub/supply.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/loan.h"
+
+static void refuse(struct http_call *call, const char *model, int r, const char *why)
+{
+    const bool is_busy = r == -EAGAIN || r == -ECANCELED;
+    http_fail(call,
+              is_busy        ? 503
+              : r == -ENOENT ? 404
+              : r == -EINVAL ? 400
+                             : 409,
+              is_busy        ? "busy"
+              : r == -ENOENT ? "no-such-model"
+              : r == -EINVAL ? "bad-request"
+                             : "refused",
+              "%s%s%s", model, *model ? ": " : "", why);
+}
+
+/* --- the store -------------------------------------------------------------------------------- */
+
+static void on_answer(void *owner, const json_t *answer, int r, const char *why)
+{
+    struct http_call *call = owner;
+    if (r)
+        refuse(call, "", r, why);
+    else
+        api_reply(call, 200, json_deep_copy(answer));
+}
+
+void api_get_store(struct api *api, struct http_call *call)
+{
+    supply_list(api->setup.supply, on_answer, call);
+}
+
+static void answer_row(struct http_call *call, json_t *row, int r, const struct err *err)
+{
+    if (r)
+        refuse(call, "", r, err->text);
+    else
+        api_reply(call, 200, row);
+}
+
+static void stop(struct api *api, struct http_call *call, const char *model)
+{
+    if (supply_stop(api->setup.supply, model))
+        http_fail(call, 404, "no-such-model", "%s is not being pulled", model);
+    else
+        api_reply(call, 200, json_pack("{s:s s:s}", "model", model, "done", "stop"));
+}
+
+static bool is_of_shelf(const char *what)
+{
+    return !strcmp(what, "remove") || !strcmp(what, "pin") || !strcmp(what, "unpin");
+}
+
+static void obey(struct api *api, struct http_call *call, const char *what, const char *model)
+{
+    struct model_name read;
+    struct err err = {""};
+    json_t *row = NULL;
+    int r = model_name_read(&read, model, &err);
+    if (r)
+        answer_row(call, NULL, r, &err);
+    else if (!strcmp(what, "pull"))
+        r = supply_pull(api->setup.supply, model, &row, &err), answer_row(call, row, r, &err);
+    else if (!strcmp(what, "verify"))
+        r = supply_verify(api->setup.supply, model, &row, &err), answer_row(call, row, r, &err);
+    else if (!strcmp(what, "stop"))
+        stop(api, call, model);
+    else if (is_of_shelf(what) && model_name_is_exact(model))
+        supply_do(api->setup.supply, what, model, on_answer, call);
+    else
+        http_fail(call, 400, "bad-request",
+                  "\"do\" is pull, stop or verify; or pin, unpin or remove, of ORG/NAME@COMMIT");
+}
+
+void api_post_store(struct api *api, struct http_call *call)
+{
+    size_t n;
+    const char *text = http_body(call, &n);
+    json_t *body = text ? json_loadb(text, n, 0, NULL) : NULL;
+    const char *what = json_string_value(json_object_get(body, "do")),
+               *model = json_string_value(json_object_get(body, "model"));
+    if (what && model)
+        obey(api, call, what, model);
+    else
+        http_fail(call, 400, "bad-request", "the body must be {\"do\": \"pull\", \"model\": \"ORG/NAME\"}");
+    json_decref(body);
+}
+
+/* --- jobs ------------------------------------------------------------------------------------- */
+
+struct store_wait {
+    struct api *api;
+    struct http_call *call;
+    json_t *request;   /* owned */
+    struct loan *loan; /* held */
+    bool is_plan;
+    void (*then)(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan);
+};
+
+static void wait_free(struct store_wait *w)
+{
+    json_decref(w->request);
+    loan_drop(w->loan);
+    free(w);
+}
+
+/* A plan is made of files that are there. */
+static bool may_plan(const struct store_wait *w, const char *model)
+{
+    struct members_ring ring;
+    char why[700] = "";
+    if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, sizeof why) ||
+        supply_is_there(w->api->setup.supply, model, &ring, why, sizeof why))
+        return true;
+    http_fail(w->call, 409, "refused", "no plan can be made yet: %s", why);
+    return false;
+}
+
+/* What is served without a name has that of the model, and not its commit. */
+static void set_model(json_t *request, const char *model)
+{
+    json_t *spec = json_object_get(request, "spec");
+    const char *type = json_string_value(json_object_get(request, "type")), *slash = strrchr(model, '/');
+    json_object_set_new(spec, "model", json_string(model));
+    if (type && !strcmp(type, "serve") && !json_is_string(json_object_get(spec, "name")))
+        json_object_set_new(spec, "name", json_stringn(slash + 1, strcspn(slash + 1, "@")));
+}
+
+static void on_resolved(void *owner, const json_t *answer, int r, const char *why)
+{
+    struct store_wait *w = owner;
+    const char *model = json_string_value(json_object_get(answer, "model"));
+    if (r) {
+        refuse(w->call, "--model", r == -ENOENT ? -EPERM : r, why);
+    } else if (may_plan(w, model)) {
+        set_model(w->request, model);
+        w->then(w->api, w->call, w->request, w->loan, w->is_plan);
+    }
+    wait_free(w);
+}
+
+bool api_store_resolve(struct api *api, struct http_call *call, json_t *request, struct loan *loan,
+                       bool is_plan,
+                       void (*then)(struct api *api, struct http_call *call, json_t *request,
+                                    struct loan *loan, bool is_plan))
+{
+    const char *model = json_string_value(json_object_get(json_object_get(request, "spec"), "model"));
+    if (!model_name_is(model))
+        return false;
+    struct store_wait *w = xcalloc(1, sizeof *w);
+    *w = (struct store_wait){api, call, json_incref(request), loan_hold(loan), is_plan, then};
+    supply_resolve(api->setup.supply, model, on_resolved, w);
+    return true;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models by their names: pulled from a hub when somebody asks or a job needs them, on this node and
+ * on the others of a job's ring, and kept in this node's folder of models within its quota. Loop
+ * thread. */
+#ifndef DAEMON_SUPPLY_H
+#define DAEMON_SUPPLY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+
+struct aside;
+struct event_base;
+struct event_log;
+struct members;
+struct members_ring;
+struct opts;
+struct supply;
+
+struct supply_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct opts *opts; /* models-dir, models-quota, fetch-binary */
+    struct aside *aside;
+    struct event_log *events;
+    struct members *members;
+    /* To a member. Takes the reference. */
+    int (*send)(void *owner, const uint8_t to[16], json_t *message);
+    /* The names of the models that jobs use now; the caller owns it. */
+    json_t *(*in_use)(void *owner);
+    void (*changed)(void *owner); /* what a job waits for may have come */
+    void *owner;
+};
+struct supply *supply_new(const struct supply_setup *setup);
+void supply_free(struct supply *s);
+
+/* An answer to one who asks: a row or a list, borrowed; or why not, a sentence. */
+typedef void supply_answer(void *owner, const json_t *answer, int r, const char *why);
+
+/* Begins to pull a model, or joins in. Its row comes back, and events "pull" follow. −EINVAL,
+ * −EAGAIN and a sentence. ret: owned by the caller. */
+int supply_pull(struct supply *s, const char *name, json_t **ret, struct err *err);
+/* Ends that; what has come stays on the disk. −ENOENT: it is not being pulled. */
+int supply_stop(struct supply *s, const char *name);
+/* Reads all of its files again, and compares them with the hub's hashes. Events as above. */
+int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *err);
+/* The exact name of a model: {"model"}. */
+void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner);
+/* All models of this node: {"models", "folder", "quota"}; those being pulled among them. */
+void supply_list(struct supply *s, supply_answer *done, void *owner);
+/* "remove", "pin" or "unpin"; model: an exact name. */
+void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner);
+
+/* Is a job's model on all nodes of the ring? Those that lack it are told to pull it. False: `why`
+ * says who is how far. model: exact; what is no name is no matter of this. */
+bool supply_is_there(struct supply *s, const char *model, const struct members_ring *ring, char *why,
+                     size_t size);
+/* A job begins with it here. */
+void supply_used(struct supply *s, const char *model);
+
+/* Messages, whose fields have been checked: "model-want" and "model-told". */
+void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
+
+#endif

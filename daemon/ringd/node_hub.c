@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Wires the models that are named as on a hub: what they borrow, and where their news goes. Called
+ * by node.c; loop thread. */
+#include <string.h>
+
+#include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/hub/supply.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/peer/peers.h"
+
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
+{
+    const struct node *n = owner;
+    return peers_send(n->peers, to, message);
+}
+
+/* Of the jobs here and, by their rows, of those of other heads: this node may have a part in any. */
+static json_t *in_use(void *owner)
+{
+    const struct node *n = owner;
+    json_t *names = json_array(), *rows = json_array(), *row;
+    size_t i;
+    for (const struct job *job = n->coord ? coord_first(n->coord) : NULL; job; job = job->next)
+        if (!job_state_ended(job->state) && job->asked.model)
+            json_array_append_new(names, json_string(job->asked.model));
+    elsewhere_add_rows(n->elsewhere, rows);
+    json_array_foreach (rows, i, row)
+        if (!job_row_ended(row) && json_is_string(json_object_get(row, "model")))
+            json_array_append(names, json_object_get(row, "model"));
+    json_decref(rows);
+    return names;
+}
+
+static void on_changed(void *owner)
+{
+    const struct node *n = owner;
+    if (n->coord)
+        coord_changed(n->coord);
+}
+
+void node_open_hub(struct node *n)
+{
+    n->supply = supply_new(&(struct supply_setup){.base = n->base,
+                                                  .opts = n->opts,
+                                                  .aside = n->aside,
+                                                  .events = n->events,
+                                                  .members = n->members,
+                                                  .send = send_message,
+                                                  .in_use = in_use,
+                                                  .changed = on_changed,
+                                                  .owner = n});
+}

@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# A model by its name, from a hub that breaks off, is busy, lets links expire and sends wrong bytes: each byte comes once, whatever
+# is killed, no token leaves for another host, and nothing has its name before its hash is right.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+
+hub=$work/hub
+mkdir -p "$hub/files" "$work/home"
+for file in config.json generation_config.json tokenizer.json tokenizer_config.json model.safetensors; do
+    cp "share/tiny-llama/$file" "$hub/files/"
+done
+echo 'a pickle' >"$hub/files/pytorch_model.bin"
+weights=$(wc -c <"$hub/files/model.safetensors")
+commit=0123456789abcdef0123456789abcdef01234567
+model=test/tiny@$commit
+# git_of FILE: the hash that git has of it
+git_of() { { printf 'blob %s\0' "$(wc -c <"$1")" && cat "$1"; } | sha1sum | cut -d ' ' -f 1; }
+{
+    printf '{"sha":"%s","siblings":[{"rfilename":"original/model.safetensors","size":5},{"rfilename":"pytorch_model.bin","size":9}' $commit
+    for file in config.json generation_config.json tokenizer.json tokenizer_config.json; do
+        printf ',{"rfilename":"%s","size":%s,"blobId":"%s"}' $file "$(wc -c <"$hub/files/$file")" "$(git_of "$hub/files/$file")"
+    done
+    printf ',{"rfilename":"model.safetensors","size":%s,"blobId":"%s","lfs":{"sha256":"%s","size":%s,"pointerSize":134}}]}' \
+        "$weights" $commit "$(sha256sum <"$hub/files/model.safetensors" | cut -d ' ' -f 1)" "$weights"
+} >"$hub/listing"
+"$build/tests/system/lib/hub" "$hub" >"$work/requests" &
+hub_pid=$!
+at_end() {
+    kill $hub_pid
+    for node in 1 2 3; do
+        [ ! -e "$work/n$node/pid" ] || kill -9 "$(pid_of $node)"
+    done
+}
+await_line "$work/requests" '^[0-9]+ [0-9]+$' 10
+HF_ENDPOINT=http://127.0.0.1:$(head -n 1 "$work/requests" | cut -d ' ' -f 1)
+HF_TOKEN=hf_secret
+HF_HOME=$work/home
+export HF_ENDPOINT HF_TOKEN HF_HOME
+
+# weights_sent [FROM]: bytes of weights that have left the hub, by its lines from that one on
+weights_sent() { tail -n "+${1:-1}" "$work/requests" | awk '$1 == "cdn" { sum += $5 } END { print sum + 0 }'; }
+# sent_once FROM BLOCK: no byte of weights came twice, but for those in flight when it broke off
+sent_once() {
+    sent=$(weights_sent "$1")
+    [ "$sent" -ge "$weights" ] && [ "$sent" -lt $((weights + $2)) ] || fail "$sent bytes of weights for $weights"
+}
+pulls() { limit 60 "$ringctl" --socket "$(sock_of 1)" pull "$@"; }
+
+start_node 1
+store=$work/n1/models
+
+say 'a model comes, with what it needs and nothing else'
+pulls test/tiny >"$work/said" || fail 'pull'
+equal 'what pull says' "$(cat "$work/said")" "$model is here"
+for file in config.json generation_config.json tokenizer.json tokenizer_config.json model.safetensors; do
+    same "$file" "$hub/files/$file" "$store/$model/$file"
+done
+equal 'files' "$(ls "$store/$model" | wc -l)" 5
+! grep -q '\.bin' "$work/requests" || fail 'a pickle was asked for'
+! grep -q '^cdn .* token$' "$work/requests" || fail 'the token left for another host'
+! grep -q '^hub .* open$' "$work/requests" || fail 'the hub did not get the token'
+equal 'bytes of weights' "$(weights_sent)" "$weights"
+mark=$(next_line "$work/requests")
+pulls "$model" >/dev/null || fail 'pull again'
+equal 'requests for what is here' "$(tail -n "+$mark" "$work/requests" | wc -l)" 0
+
+say 'listed, pinned, read again, removed'
+on 1 models list >"$work/list"
+holds 'the list' "$work/list" '^test/tiny +0123456789 .* ready'
+on 1 models pin test/tiny >/dev/null || fail 'pin'
+on 1 models list >"$work/list"
+holds 'the list' "$work/list" 'pinned'
+on 1 models show test/tiny >"$work/show"
+holds 'the source' "$work/show" "^source +$HF_ENDPOINT"
+on 1 models verify test/tiny >"$work/verify" || fail 'verify'
+holds 'what verify says' "$work/verify" 'is as it was downloaded'
+printf x | dd of="$store/$model/model.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
+on 1 models verify test/tiny >"$work/verify" 2>&1 && fail 'a changed file was not seen'
+holds 'what verify says' "$work/verify" 'model.safetensors is not what was downloaded'
+on 1 models remove test/tiny >/dev/null || fail 'remove'
+[ ! -e "$store/$model" ] || fail 'it is still there'
+
+say 'an answer that breaks off, a busy hub, a link that has expired: each byte comes once'
+mark=$(next_line "$work/requests")
+echo 100000 >"$hub/reset"
+touch "$hub/busy" "$hub/expired"
+pulls test/tiny >/dev/null || fail 'pull'
+same 'weights' "$hub/files/model.safetensors" "$store/$model/model.safetensors"
+sent_once "$mark" 100000
+holds 'a second try' "$work/requests" '^cdn GET /signed/model.safetensors [1-9][0-9]+ '
+on 1 models remove test/tiny >/dev/null
+
+for victim in ringd-fetch ringd; do
+    say "$victim is killed in the middle: each byte comes once"
+    mark=$(next_line "$work/requests")
+    echo 200000 >"$hub/stall"
+    pulls test/tiny >/dev/null 2>&1 &
+    pull=$!
+    await_line "$work/requests" '^cdn GET .* 0 200000 ' 30 "$mark"
+    if [ $victim = ringd ]; then
+        stop_node 1 KILL
+    else
+        kill -9 "$(pgrep -P "$(pid_of 1)" -x ringd-fetch)"
+    fi
+    await_end $pull 30
+    [ ! -e "$store/$model" ] || fail 'it has its name before it is whole'
+    [ $victim = ringd-fetch ] || start_node 1
+    pulls test/tiny >/dev/null || fail 'pull'
+    same 'weights' "$hub/files/model.safetensors" "$store/$model/model.safetensors"
+    sent_once "$mark" 200000
+    on 1 models remove test/tiny >/dev/null
+done
+
+say 'what is wrong has a reason'
+touch "$hub/wrong"
+pulls test/tiny >"$work/said" 2>&1 && fail 'wrong bytes were taken'
+holds 'wrong bytes' "$work/said" 'not those that the hub announced'
+[ ! -e "$store/$model" ] || fail 'wrong bytes have a name'
+rm "$hub/wrong"
+touch "$hub/gated"
+pulls test/tiny >"$work/said" 2>&1 && fail 'a gated model was taken'
+holds 'a gated model' "$work/said" 'Access to model test/tiny is restricted'
+rm "$hub/gated"
+pulls test/none >"$work/said" 2>&1 && fail 'a missing model was taken'
+holds 'a missing model' "$work/said" 'Repository not found'
+pulls ../tiny >"$work/said" 2>&1 && fail 'a path was taken for a name'
+holds 'a path' "$work/said" 'no name of a model'
+
+say 'a job by its name: each node of the ring pulls it, and the answer is that of the folder'
+start_node 2
+start_node 3
+join_ring
+limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model test/tiny --max-tokens 12 --seed 3 Once >"$work/named" 2>"$work/named.err" ||
+    fail "generate: $(cat "$work/named.err")"
+limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model "$hub/files" --max-tokens 12 --seed 3 Once >"$work/plain" 2>/dev/null ||
+    fail 'generate'
+same 'the answer' "$work/named" "$work/plain"
+for node in 1 2 3; do
+    same "node $node" "$hub/files/model.safetensors" "$work/n$node/models/$model/model.safetensors"
+done
+stop_ring
