@@ -286,15 +286,9 @@ static void scores_merge_from_the_left(void **state)
 static void byte_level_is_cut_as_it_says(void **state)
 {
     (void)state;
-    static const char *const tokens[] = {"1",
-                                         "2",
-                                         "12",
-                                         "a",
-                                         "\xc4\xa0",
-                                         "\xc4\xa0"
-                                         "a",
-                                         "<|end|>",
-                                         "aa1"};
+    static const char blank_a[] = "\xc4\xa0"
+                                  "a";
+    static const char *const tokens[] = {"1", "2", "12", "a", "\xc4\xa0", blank_a, "<|end|>", "aa1"};
     static const char *const merges[] = {"1 2", "\xc4\xa0 a"};
     static const int32_t types[] = {1, 1, 1, 1, 1, 1, 3, 1};
     static const struct {
