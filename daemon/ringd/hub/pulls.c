@@ -33,8 +33,8 @@ struct pull {
 
 struct pulls {
     struct pulls_setup setup;
-    struct fetchers *fetchers; /* owned */
-    TAILQ_HEAD(, pull) list;   /* oldest first */
+    struct fetchers *fetchers;        /* owned */
+    TAILQ_HEAD(pull_list, pull) list; /* oldest first */
     size_t n;
     uint64_t begun;
 };

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "engine/err.h"
 
 struct aside;
@@ -50,7 +50,7 @@ const char *pull_why(const struct pull *p); /* PULL_FAILED: a sentence */
 /* It has failed, and may be tried again by itself: not at once, and later if it will fail again. */
 bool pull_may_retry(const struct pull *p);
 void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total, double *ret_rate);
-/* {"number", of this pull in this life of the daemon, "model", "asked", "state", "done", "total", "rate", "seconds_left", "file", "error"} */
+/* As docs/API.md has it; its number is of this life of the daemon. */
 json_t *pull_row(const struct pull *p);
 
 #endif
