@@ -40,9 +40,9 @@ int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */
 struct pull *pulls_find(const struct pulls *p, const char *name);
 struct pull *pulls_next(const struct pulls *p, const struct pull *last); /* NULL: the first; the end */
-void pulls_stop(struct pulls *p, struct pull *one);
 void pulls_forget(struct pulls *p, const char *model);
 
+void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
 bool pull_is_verify(const struct pull *p);

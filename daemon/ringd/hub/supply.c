@@ -190,7 +190,7 @@ int supply_stop(struct supply *s, const char *name)
     struct pull *p = pulls_find(s->pulls, whole);
     if (!p || (pull_state(p) != PULL_RUNS && pull_state(p) != PULL_WAITS))
         return -ENOENT;
-    pulls_stop(s->pulls, p);
+    pull_stop(p);
     return 0;
 }
 
