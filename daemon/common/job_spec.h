@@ -73,6 +73,8 @@ struct job_spec {
         max_tokens, top_k, repeat_last_n, sample_every, sample_tokens, top_logprobs;
     size_t
         keep_alive; /* seconds that the model stays loaded after an answer, for what is said next; 0: not at all */
+    size_t
+        unload_after; /* of a job that serves: seconds without a request until it lets its memory go; 0: never */
     size_t max_kv_size; /* with it: room for the conversation grows by so many positions; of a job that
                            serves: positions of all requests together, 0: of four */
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p, min_p,

@@ -11,6 +11,8 @@
 #include "daemon/common/cache_dir.h"
 #include "daemon/common/xalloc.h"
 #include "engine/file/config.h"
+#include "engine/file/gguf_path.h"
+#include "engine/file/input.h"
 #include "engine/file/lent.h"
 
 static bool is_weights(const char *name)
@@ -27,9 +29,24 @@ static void add_lent(void *arg, const char *name, int fd)
         *bytes += (double)st.st_size;
 }
 
+static double part_bytes(const char *path)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < gguf_path_parts(path); i++) {
+        struct stat st;
+        char *part = gguf_path_part(path, i);
+        if (part && !input_stat(part, &st))
+            bytes += (double)st.st_size;
+        free(part);
+    }
+    return bytes;
+}
+
 double model_file_bytes(const char *dir)
 {
     double bytes = 0;
+    if (gguf_is_path(dir))
+        return part_bytes(dir);
     if (lent_each(dir, add_lent, &bytes))
         return bytes;
     DIR *d = opendir(dir);

@@ -98,38 +98,43 @@ static const struct field_choice lr_kinds[] = {
 static const struct field spec_fields[] = {
     /* The model. */
     PATH("model", TRAIN | GENERATE | SCORE, model, FIELD_MODEL, "DIR",
-         "model, as a Hugging Face directory with the same path on every node, or as ORG/NAME or "
+         "model: a Hugging Face directory or a GGUF file with the same path on every node, or ORG/NAME or "
          "ORG/NAME@REVISION on a hub, which each node then pulls",
          .missing = "--model DIR is needed"),
     PATH("model", SERVE, model, FIELD_MODEL, "DIR",
-         "model, as a Hugging Face directory with the same path on every node, or as ORG/NAME or "
+         "model: a Hugging Face directory or a GGUF file with the same path on every node, or ORG/NAME or "
          "ORG/NAME@REVISION on a hub, which each node then pulls"), /* list and stop take none */
     PATH("model", CHAT, model, FIELD_MODEL, "DIR",
-         "model with a chat template, as a Hugging Face directory with the same path on every node, or as "
-         "ORG/NAME or ORG/NAME@REVISION on a hub, which each node then pulls",
+         "model with a chat template: a Hugging Face directory or a GGUF file with the same path on every "
+         "node, or ORG/NAME or ORG/NAME@REVISION on a hub, which each node then pulls",
          .missing = "--model DIR is needed"),
     PATH("model", CHECK, model, FIELD_MODEL, "DIR",
-         "model with the tokenizer and chat template, as a Hugging Face directory",
+         "model with the tokenizer and chat template, as a Hugging Face directory or a GGUF "
+         "file",
          .missing = "--model DIR is needed"),
     PATH("adapter", GENERATE | SCORE | CHAT, adapter, FIELD_ADAPTER, "DIR",
          "apply this adapter to the model"),
     CHOICE("weights", TRAIN | ANSWERS, weight_bits, weights, 0,
-           "take the weights of the model as they are stored, or quantize them to 8 or 4 bits when the job "
+           "take the weights of the model as they are stored, or quantize them to 8 or 4 "
+           "bits when the job "
            "starts"),
     CHOICE("compute", ANSWERS, compute, job_computes, NUM_F32,
-           "number type of products: f32; bf16, up to twice as fast for prompts and texts where CPUs have "
-           "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less exact"),
+           "number type of products: f32; bf16, up to twice as fast for prompts and texts "
+           "where CPUs have "
+           "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less "
+           "exact"),
 
     /* Serving. */
     TEXT("name", SERVE, served_name, "NAME",
          "name of the model for clients (default: the last part of --model)"),
     {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
      .spelling = "adapter",
-     .doc =
-         "also serve the model with this adapter, under the name NAME (default: the last part of DIR); up to "
-         "16 of them"},
+     .doc = "also serve the model with this adapter, under the name NAME (default: the last "
+            "part of DIR); up to "
+            "16 of them"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
-          "limit a prompt and its answer together to this many tokens (default: what the model was made for, "
+          "limit a prompt and its answer together to this many tokens (default: what the "
+          "model was made for, "
           "at most 8192)"),
     WHOLE("max_kv_size", SERVE, max_kv_size, STAGE_KV_TOKENS, 1 << 26, NOT_GIVEN, "N",
           "reserve memory for this many tokens of all requests together (default: four times "
@@ -137,17 +142,21 @@ static const struct field spec_fields[] = {
     WHOLE("max_num_seqs", SERVE, max_num_seqs, 1, JOB_SERVED_MAX, 32, "N",
           "work on this many requests at once, on each node"),
     WHOLE("prefill_step_size", SERVE, prefill_step, 1, 4096, 128, "N",
-          "read prompts in pieces of this many tokens; answers under way wait for one piece at most"),
+          "read prompts in pieces of this many tokens; answers under way wait for one piece "
+          "at most"),
     WHOLE("draft_max", SERVE, draft_max, 0, JOB_DRAFT_MAX, 16, "N",
-          "guess this many tokens of an answer at most from the text before them, where that is faster; the "
+          "guess this many tokens of an answer at most from the text before them, where that "
+          "is faster; the "
           "answers are the same; 0: none"),
     CHOICE("kv", SERVE, kv_is_bf16, kv_types, false,
-           "number type of stored keys and values; bf16 takes half the memory, and is less exact"),
+           "number type of stored keys and values; bf16 takes half the memory, and is less "
+           "exact"),
 
     /* Generation. */
     WHOLE("max_tokens", GENERATE, max_tokens, 1, TOKENS_MAX, 64, "N", "generate at most this many tokens"),
     WHOLE("max_tokens", CHAT, max_tokens, 1, TOKENS_MAX, 512, "N",
-          "generate at most this many tokens for each answer; the default is not for a model that is served"),
+          "generate at most this many tokens for each answer; the default is not for a model "
+          "that is served"),
     NUMBER("temperature", GENERATE, temperature, 0, 100, 0, "X",
            "scale of randomness in the choice of tokens; 0 always takes the likeliest token"),
     NUMBER("temperature", CHAT, temperature, 0, 100, 0.7, "X",
@@ -159,9 +168,11 @@ static const struct field spec_fields[] = {
     WHOLE("top_k", GENERATE | CHAT, top_k, 0, 1 << 24, 0, "K",
           "choose only among this many of the likeliest tokens; 0 does not limit them"),
     NUMBER("min_p", GENERATE | CHAT, min_p, 0, 1, 0, "P",
-           "choose only among tokens with at least this share of the likeliest token's probability"),
+           "choose only among tokens with at least this share of the likeliest token's "
+           "probability"),
     NUMBER("repetition_penalty", GENERATE | CHAT, repetition_penalty, 0.01, 100, 1, "X",
-           "make tokens less likely that the prompt or the answer has already: divide their positive logits "
+           "make tokens less likely that the prompt or the answer has already: divide their "
+           "positive logits "
            "by this, multiply the others; 1 does nothing"),
     NUMBER("presence_penalty", GENERATE | CHAT, presence_penalty, -100, 100, 0, "X",
            "subtract this from the logit of each token that the answer has already"),
@@ -172,12 +183,14 @@ static const struct field spec_fields[] = {
     OBJECT("logit_bias", GENERATE | CHAT, logit_bias, "ID=X",
            "add this number, from -100 to 100, to the logit of the token with this id"),
     FLAG("logprobs", GENERATE, logprobs,
-         "with --json: also print the log-probability of each generated token, before penalties and cuts"),
+         "with --json: also print the log-probability of each generated token, before "
+         "penalties and cuts"),
     WHOLE("top_logprobs", GENERATE, top_logprobs, 0, 20, 0, "N",
           "with --logprobs: also print this many of the likeliest tokens at each position"),
     WHOLE("seed", GENERATE, seed, 0, SEED_MAX, 0, "N", "seed of the random choice of tokens"),
     WHOLE("seed", CHAT, seed, 0, SEED_MAX, 0, "N",
-          "seed of the random choice of tokens in the first answer; each later answer uses the next seed"),
+          "seed of the random choice of tokens in the first answer; each later answer uses "
+          "the next seed"),
     LIST("stop", GENERATE, stop, "string", "TEXT", "end the answer where such a text appears"),
     LIST("ids", GENERATE, ids, "integer", "1,2,3", "prompt as token ids, instead of a text"),
     FLAG("chat", GENERATE, chat,
@@ -189,35 +202,42 @@ static const struct field spec_fields[] = {
            "with --chat: variables of the template, such as enable_thinking=false",
            .spelling = "template-arg"),
     WHOLE("keep_alive", CHAT, keep_alive, 0, DAY_S, 300, "SECONDS",
-          "keep the model and the conversation in memory for this time after an answer; another job frees "
+          "keep the model and the conversation in memory for this time after an answer; "
+          "another job frees "
           "them earlier; 0 frees them at once"),
     WHOLE("max_kv_size", CHAT, max_kv_size, 1, TOKENS_MAX, 4096, "N",
-          "reserve memory for this many tokens of the conversation; a longer conversation is computed "
+          "reserve memory for this many tokens of the conversation; a longer conversation is "
+          "computed "
           "again, with memory for as many tokens more"),
 
     /* Scoring. */
     TEXT("text", SCORE, text, "S", "text to score"),
     LIST("ids", SCORE, ids, "integer", "1,2,3", "text to score as token ids, instead of --text"),
     PATH("data", SCORE, data, FIELD_READS, "FILE|DIR",
-         "data set to score, as for training, instead of --text; in a directory, its test.jsonl"),
+         "data set to score, as for training, instead of --text; in a directory, its "
+         "test.jsonl"),
     WHOLE("top_logprobs", SCORE, top_logprobs, 0, 20, 0, "N",
-          "with --text or --ids: also print this many of the likeliest tokens at each position"),
+          "with --text or --ids: also print this many of the likeliest tokens at each "
+          "position"),
 
     /* Data sets. */
     PATH("data", TRAIN, data, FIELD_READS, "FILE|DIR",
-         "rows to learn, as JSON lines or a JSON array: texts, prompts with completions, conversations, "
+         "rows to learn, as JSON lines or a JSON array: texts, prompts with completions, "
+         "conversations, "
          "instructions, or token ids; in a directory, its train.jsonl",
          .missing = "--data FILE|DIR is needed: what to train on"),
     PATH("data", CHECK, data, FIELD_READS, "FILE|DIR",
          "rows to check, as for train; in a directory, ringctl checks train, valid and test",
          .missing = "--data FILE|DIR is needed"),
     CHOICE("mask", ROWS, mask, masks, DATA_MASK_NONE,
-           "exclude tokens from training: none; prompt: those before the completion or the last turn; "
+           "exclude tokens from training: none; prompt: those before the completion or the "
+           "last turn; "
            "assistant: all but the assistant's turns and their end tokens"),
     WHOLE("seq_len", TRAIN | CHECK, seq_len, 2, TOKENS_MAX, 512, "N", "limit each row to this many tokens"),
     WHOLE("seq_len", SCORE, seq_len, 2, TOKENS_MAX, 2048, "N", "limit each row to this many tokens"),
     CHOICE("overlong", ROWS, overlong, overlongs, DATA_TRUNCATE,
-           "what happens to a row longer than --seq-len: truncate cuts its end, split makes several rows, "
+           "what happens to a row longer than --seq-len: truncate cuts its end, split makes "
+           "several rows, "
            "drop leaves it out"),
     TEXT("text_field", ROWS, fields.text, "KEY", "name of the field with a row's text (default: text)"),
     TEXT("prompt_field", ROWS, fields.prompt, "KEY",
@@ -231,20 +251,25 @@ static const struct field spec_fields[] = {
     OBJECT("template_args", ROWS | CHAT, template_args, "NAME=VALUE",
            "variables of the chat template, such as enable_thinking=false", .spelling = "template-arg"),
     FLAG("packing", TRAIN | CHECK, packing,
-         "pack several rows into --seq-len tokens, each with its own positions and attention; options that "
+         "pack several rows into --seq-len tokens, each with its own positions and "
+         "attention; options that "
          "count rows then count packs"),
     FLAG("group_by_length", TRAIN, group_by_length,
-         "put rows of similar length into the same step, so that nodes wait less for each other"),
+         "put rows of similar length into the same step, so that nodes wait less for each "
+         "other"),
 
     /* The result, and what it begins with. */
     PATH("adapter_out", TRAIN, adapter_out, FIELD_WRITES, "DIR",
-         "write the adapter, or with --fine-tune-type full the model, to this directory; ringctl fetches the "
+         "write the adapter, or with --fine-tune-type full the model, to this directory; "
+         "ringctl fetches the "
          "result if the daemon cannot write there",
          .missing = "--adapter-out DIR is needed: where the result goes"),
     TEXT("serve_as", TRAIN, serve_as, "NAME[@DEPLOYMENT]",
-         "when the training has ended, serve its adapter under this name beside the model of a deployment "
+         "when the training has ended, serve its adapter under this name beside the model of "
+         "a deployment "
          "(see "
-         "`ringctl serve`) of the same node; without @DEPLOYMENT, of the only one with the same --model"),
+         "`ringctl serve`) of the same node; without @DEPLOYMENT, of the only one with the "
+         "same --model"),
     CHOICE("fine_tune_type", TRAIN, full, tune_types, false, "train an adapter, or all weights of the model"),
     CHOICE("init", TRAIN, random_init, inits, false,
            "begin with random weights instead of the model's weights"),
@@ -257,9 +282,11 @@ static const struct field spec_fields[] = {
     NUMBER("alpha", TRAIN | SWEEP, alpha, 1e-6, 1e6, 16, "X",
            "scale of the adapter; ringd divides it by the rank"),
     FLAG("rslora", TRAIN, rslora,
-         "divide --alpha by the square root of the rank, not by the rank (rank-stabilized LoRA)"),
+         "divide --alpha by the square root of the rank, not by the rank (rank-stabilized "
+         "LoRA)"),
     NUMBER("lora_plus_ratio", TRAIN | SWEEP, plus_ratio, 1e-3, 1e4, 1, "X",
-           "use LoRA+: the learning rate of matrix B, which begins at zero, is this many times --lr"),
+           "use LoRA+: the learning rate of matrix B, which begins at zero, is this many "
+           "times --lr"),
     WHOLE("num_layers", TRAIN, num_layers, 1, 65535, NOT_GIVEN, "N",
           "put the adapter on this many of the last layers only"),
     TEXT("layers", TRAIN, layers, "FIRST-LAST", "put the adapter on these layers only, counted from 0"),
@@ -267,7 +294,8 @@ static const struct field spec_fields[] = {
            "share of the adapter's inputs that training drops at random"),
     TEXT("target_modules", TRAIN, targets, "LIST",
          "put the adapter on these linear layers: last words of their names, such as "
-         "q_proj,mlp.up_proj,experts.*.up_proj, or all-linear (default: queries and values of the "
+         "q_proj,mlp.up_proj,experts.*.up_proj, or all-linear (default: queries and values "
+         "of the "
          "attention)"),
 
     /* Steps. */
@@ -276,7 +304,8 @@ static const struct field spec_fields[] = {
           "number of rows in a microbatch, which passes through the ring as a unit"),
     WHOLE("iters", TRAIN, iters, 1, STEPS_MAX, NOT_GIVEN, "N", "number of steps to train"),
     WHOLE("epochs", TRAIN, epochs, 1, 1 << 20, NOT_GIVEN, "N",
-          "number of passes over the data, instead of --iters (default: 1, if --iters is not given)"),
+          "number of passes over the data, instead of --iters (default: 1, if --iters is not "
+          "given)"),
     FLAG("no_shuffle", TRAIN, no_shuffle, "keep the rows in the order of the data"),
     WHOLE("seed", TRAIN | SWEEP, seed, 0, SEED_MAX, 0, "N", "seed of all random choices"),
 
@@ -284,7 +313,8 @@ static const struct field spec_fields[] = {
     NUMBER("lr", TRAIN | SWEEP, lr, 0, 100, IT_DEPENDS, "X",
            "learning rate (default: 5e-4 for an adapter, 2e-4 for a whole model)"),
     LIST("sweep", TRAIN, sweep, "string", "OPTION=V,V",
-         "train one adapter for each value of an option (lr, rank, alpha, seed, ...), all at once on the "
+         "train one adapter for each value of an option (lr, rank, alpha, seed, ...), all at "
+         "once on the "
          "same weights. Several of these train all combinations. Each result gets a folder in "
          "--adapter-out"),
     CHOICE("lr_schedule", TRAIN | SWEEP, lr_kind, lr_kinds, LR_CONSTANT, "how the learning rate falls"),
@@ -296,7 +326,8 @@ static const struct field spec_fields[] = {
 
     /* The pipeline. */
     PATH("schedule", TRAIN, schedule, FIELD_MAY_READ, "auto|" SCHED_CHOICES "|FILE",
-         "order of work in the pipeline. auto measures the nodes and chooses the fastest schedule, split of "
+         "order of work in the pipeline. auto measures the nodes and chooses the fastest "
+         "schedule, split of "
          "layers and microbatches. A file is a custom schedule: see `ringctl schedule`",
          .text = "1f1b"),
     CHOICE("objective", TRAIN, save_memory, objectives, false,
@@ -304,11 +335,14 @@ static const struct field spec_fields[] = {
     WHOLE("chunks", TRAIN, chunks, 1, SCHED_MAX_CHUNKS, NOT_GIVEN, "N",
           "number of stages on each node, for interleaved-1f1b and looped-bfs (default: 2)"),
     CHOICE("copies", TRAIN, copies, copies, true,
-           "after each step, each node keeps what it trains in memory, and a copy of what its neighbour "
-           "trains; with each save also on its disk. A job that loses a stage, a node or all nodes goes on "
+           "after each step, each node keeps what it trains in memory, and a copy of what "
+           "its neighbour "
+           "trains; with each save also on its disk. A job that loses a stage, a node or all "
+           "nodes goes on "
            "from there. auto: where there is memory for it"),
     CHOICE("recompute", TRAIN, recompute, recomputes, RECOMPUTE_AUTO,
-           "recompute forwards to save memory: none, of each layer, of each node's whole stage, or auto: on "
+           "recompute forwards to save memory: none, of each layer, of each node's whole "
+           "stage, or auto: on "
            "nodes that lack memory, and on all nodes once memory has run out"),
     WHOLE("microbatches", TRAIN, microbatches, 1, BATCH_MAX, NOT_GIVEN, "N",
           "number of microbatches in a step, instead of --micro-batch-size"),
@@ -317,9 +351,11 @@ static const struct field spec_fields[] = {
     PATH("valid", TRAIN, valid, FIELD_READS, "FILE|DIR",
          "rows to evaluate, in the form of --data; in a directory, its valid.jsonl"),
     WHOLE("eval_every", TRAIN, eval_every, 0, STEPS_MAX, 0, "N",
-          "number of steps between evaluations; 0 evaluates once before and once after training"),
+          "number of steps between evaluations; 0 evaluates once before and once after "
+          "training"),
     WHOLE("early_stop", TRAIN, early_stop, 0, STEPS_MAX, 0, "N",
-          "end after N evaluations without a better loss, and keep the best adapter or model in the folder "
+          "end after N evaluations without a better loss, and keep the best adapter or model "
+          "in the folder "
           "best of --adapter-out; 0 trains to the end"),
     TEXT("sample_prompt", TRAIN, sample_prompt, "TEXT",
          "let the model continue this text from time to time, to show its progress"),
@@ -330,20 +366,30 @@ static const struct field spec_fields[] = {
     WHOLE("save_every", TRAIN, save_every, 0, STEPS_MAX, 0, "N",
           "number of steps between saves; 0 saves every five minutes, and at the end"),
     CHOICE("on_nan", TRAIN, on_nan, nans, ON_NAN_STOP,
-           "when the loss or a gradient of a step is not finite: stop saves the state before that step and "
+           "when the loss or a gradient of a step is not finite: stop saves the state before "
+           "that step and "
            "ends the job; skip leaves the step out and goes on"),
     CHOICE("elastic", TRAIN, is_fixed, elastics, false,
-           "auto: if enough steps are left, the job moves to more nodes when one joins or comes back, and "
+           "auto: if enough steps are left, the job moves to more nodes when one joins or "
+           "comes back, and "
            "its layers move when a node becomes slow; off: they do not"),
+    WHOLE("keep_alive", SERVE, unload_after, 0, DAY_S, 0, "SECONDS",
+          "let the memory go after so long without a request; the next request loads the model again, and "
+          "waits for it; 0: it stays loaded"),
+    CHOICE("elastic", SERVE, is_fixed, elastics, false,
+           "auto: the model is spread over more nodes when one joins or comes back; off: it stays where it "
+           "is until it loses a node"),
     CHOICE("on_loss", TRAIN | ANSWERS, on_loss, losses, ON_LOSS_SHRINK,
-           "when a node is lost: go on without it after --wait-for, wait until it is back, or end the job"),
+           "when a node is lost: go on without it after --wait-for, wait until it is back, "
+           "or end the job"),
     WHOLE("wait_for", TRAIN, wait_for, 0, 7 * DAY_S, 60, "SECONDS",
           "wait so long for a node that was lost, before the job goes on without it"),
     WHOLE("wait_for", ANSWERS, wait_for, 0, 7 * DAY_S, 10, "SECONDS",
           "wait so long for a node that was lost, before the job goes on without it"),
     PATH("log", TRAIN, log, FIELD_APPENDS, "FILE", "write one JSON line for each step to this file"),
     FLAG("forecast", GENERATE | SCORE | SERVE, forecast,
-         "time the nodes first, to forecast the speed; `ringctl job` compares the forecast with the measured "
+         "time the nodes first, to forecast the speed; `ringctl job` compares the forecast "
+         "with the measured "
          "speed"),
 
     /* What has no option: other clients say it, or ringctl by itself. */

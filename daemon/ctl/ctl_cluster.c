@@ -195,8 +195,8 @@ static void print_drain(const json_t *answer)
            node, node);
     if (json_array_size(json_object_get(answer, "stages")))
         printf(
-            "A job that trains moves to other nodes after its next step, others end there: `ringctl nodes` "
-            "shows when %s is idle.\n",
+            "Jobs that train or serve move to other nodes after their next step, others end there: `ringctl "
+            "nodes` shows when %s is idle.\n",
             node);
 }
 

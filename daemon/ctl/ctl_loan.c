@@ -23,6 +23,7 @@
 #include "daemon/common/job_spec.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ctl/ctl_client.h"
+#include "engine/file/gguf_path.h"
 
 enum { SEND_S = 10, ANSWER_MAX = 4096 };
 
@@ -144,6 +145,20 @@ static void open_path(struct opened *o, const char *path, bool wants_folder)
     }
 }
 
+/* A model is a folder, or all parts of a GGUF file. */
+static void open_input(struct opened *o, const char *path, bool is_model)
+{
+    const bool is_gguf = is_model && gguf_is_path(path);
+    for (size_t i = 0; is_gguf && i < gguf_path_parts(path); i++) {
+        char *part = gguf_path_part(path, i);
+        if (part)
+            open_path(o, part, false);
+        free(part);
+    }
+    if (!is_gguf)
+        open_path(o, path, is_model);
+}
+
 /* A folder that the job also writes is read as it is then, not as it is now. */
 static void open_all(struct opened *o, const json_t *spec)
 {
@@ -154,7 +169,7 @@ static void open_all(struct opened *o, const json_t *spec)
             if (*path == '/' && (!out || strcmp(path, out) != 0) &&
                 (f->path == FIELD_MODEL || f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
                  f->path == FIELD_MAY_READ))
-                open_path(o, path, f->path == FIELD_MODEL);
+                open_input(o, path, f->path == FIELD_MODEL);
 }
 
 /* Just those that the job had, in that order. NULL, or the first that cannot be opened, and why. */

@@ -14,7 +14,7 @@ const struct opt_def ctl_merge_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "model, as a Hugging Face directory",
+     .help = "model, as a Hugging Face directory or a GGUF file",
      .required = true},
     {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "adapter to merge", .required = true},
     {.name = "out",

@@ -11,6 +11,7 @@
 
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
+#include "engine/file/gguf_path.h"
 
 bool ctl_model_is_name(const char *text)
 {
@@ -20,8 +21,9 @@ bool ctl_model_is_name(const char *text)
 char *ctl_absolute_path(const char *path)
 {
     char *resolved = realpath(path, NULL);
-    if (resolved)
+    if (resolved && gguf_is_path(path) == gguf_is_path(resolved))
         return resolved;
+    free(resolved); /* a link to a blob: what it is shows in its own name */
     /* Of a folder that is not there yet, the one it will lie in: so it has the same name before and
      * after. */
     char *own = xstrdup(path);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl simulate: a training step on rings larger than those at hand, and how it grows with them.
- * Asks no daemon. One thread. */
+ * ringctl simulate: a training step on rings larger than those at hand, and how it grows with them;
+ * with --serve, what those see who are answered on such rings (ctl_simulate_serve.c). Asks no
+ * daemon. One thread. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_options.h"
+#include "daemon/ctl/ctl_simulate_serve.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/forecast/forecast.h"
@@ -176,6 +178,66 @@ const struct opt_def ctl_simulate_options[] = {
      .placeholder = "layers|batch|replicas",
      .def = "layers",
      .help = "let the layers, the layers and microbatches, or the number of rings grow with the nodes"},
+    {.name = "serve",
+     .type = OPT_FLAG,
+     .help =
+         "simulate a model that is served instead of a training step: --streams answers at once, over "
+         "as many nodes as --nodes (default: those of --plan) and, with --scale-to, twice as many and so on"},
+    {.name = "plan",
+     .type = OPT_PATH,
+     .placeholder = "FILE",
+     .help = "with --serve: a file with what `ringctl plan serve --model DIR --json` printed, which has what "
+             "rows take on the nodes of that plan; rings of other sizes have nodes like its first"},
+    {.name = "row-ms",
+     .type = OPT_STRING,
+     .placeholder = "ROWS:MS,...",
+     .help = "with --serve: in place of --plan, the time of a layer for so many rows (tokens) at once, as "
+             "1:2.5,16:4,128:20"},
+    {.name = "head-ms",
+     .type = OPT_STRING,
+     .placeholder = "ROWS:MS,...",
+     .help = "with --row-ms: the same for the head, by tokens that are chosen (default: it takes nothing)"},
+    {.name = "token-us",
+     .type = OPT_FLOAT,
+     .placeholder = "US",
+     .min = 0,
+     .max = 1e7,
+     .help = "with --serve: work beside the layers for each token, its choice and its text (default: as "
+             "--plan says)"},
+    {.name = "streams",
+     .type = OPT_STRING,
+     .placeholder = "N,...",
+     .def = "1,2,4,8,16",
+     .help =
+         "with --serve: numbers of answers at once, one row for each; all are asked for at the same moment"},
+    {.name = "prompt-tokens",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "128",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "with --serve: number of tokens in each prompt"},
+    {.name = "max-tokens",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "128",
+     .min = 2,
+     .max = 1 << 20,
+     .help = "with --serve: number of tokens in each answer"},
+    {.name = "max-num-seqs",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = 4096,
+     .help = "with --serve: requests that are worked on at once, on each node (default: as --plan says, else "
+             "32)"},
+    {.name = "prefill-step-size",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = 1 << 20,
+     .help =
+         "with --serve: prompts are read in pieces of this many tokens (default: as --plan says, else 128)"},
     {.name = "csv", .type = OPT_FLAG, .help = "print one comma-separated line for each node or size"},
     {.name = NULL},
 };
@@ -416,10 +478,38 @@ static int many_rings(const struct ctl *ctl, const struct forecast_request *req)
     return rc;
 }
 
+/* Options of one of the two, with the other, would say nothing. */
+static int check_kind(const struct ctl *ctl, bool serves)
+{
+    static const char *const of_serving[] = {"plan",       "row-ms",       "head-ms",
+                                             "token-us",   "streams",      "prompt-tokens",
+                                             "max-tokens", "max-num-seqs", "prefill-step-size"},
+                             *const of_training[] = {
+                                 "microbatches",   "schedule",     "chunks",     "recompute", "memory",
+                                 "adapters",       "steps",        "fwd-ms",     "bwd-ms",    "weights-ms",
+                                 "tokens",         "number-bytes", "kept",       "params",    "param-bytes",
+                                 "adapter-params", "replicas",     "grad-bytes", "grow"};
+    const char *const *others = serves ? of_training : of_serving;
+    const size_t n =
+        serves ? sizeof of_training / sizeof *of_training : sizeof of_serving / sizeof *of_serving;
+    for (size_t i = 0; i < n; i++)
+        if (opts_is_set(ctl->opts, others[i]))
+            return ctl_usage(ctl,
+                             serves ? "--%s is about training: leave it out, or --serve"
+                                    : "--%s is about serving: give --serve, too",
+                             others[i]);
+    return CTL_OK;
+}
+
 int ctl_simulate_main(struct ctl *ctl)
 {
     struct forecast_request req;
+    const bool serves = opts_flag(ctl->opts, "serve");
     int rc = ctl_no_args(ctl);
+    if (!rc)
+        rc = check_kind(ctl, serves);
+    if (!rc && serves)
+        return simulate_serve(ctl);
     if (!rc)
         rc = read_request(&req, ctl);
     if (rc)

@@ -54,7 +54,7 @@ const struct opt_def ctl_render_options[] = {
      .type = OPT_PATH,
      .placeholder = "DIR",
      .required = true,
-     .help = "model with a chat template, as a Hugging Face directory"},
+     .help = "model with a chat template, as a Hugging Face directory or a GGUF file"},
     {.name = "message",
      .type = OPT_LIST,
      .placeholder = "ROLE=TEXT",

@@ -259,6 +259,14 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                        MESSAGE_FROM_ANYONE,
                        "take no part in jobs from now on, or take part again",
                        {TEXT("reason", 95, NEEDED, .doc = "why; empty: take part again")}},
+    [MESSAGE_CLIENT_KEYS] =
+        {"client-keys",
+         MESSAGE_FROM_MEMBER,
+         "to all members: the keys of clients that this node knows of; the newer of a "
+         "name counts",
+         {LIST("keys", NEEDED,
+               .doc = "of objects: `name`, `changed` (ms since 1970), and `hash` (SHA-256 of "
+                      "the key, in hex) with `rate` (requests a minute), or `gone`")}},
     /* --- a job that may change hands --- */
     [MESSAGE_DOSSIER_NEWS] =
         {"dossier-news",

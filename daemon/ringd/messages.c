@@ -67,6 +67,7 @@ HANDLER(on_job_run, worker_take_run(workers_of_head(n->workers, from, body), bod
 HANDLER(on_job_leave, worker_take_leave(workers_of_head(n->workers, from, body), body))
 HANDLER(on_job_kept, worker_take_kept(workers_of_head(n->workers, from, body), body))
 HANDLER(on_drain, node_drain(n, from, json_string_value(json_object_get(body, "reason"))))
+HANDLER(on_client_keys, node_take_keys(n, from, json_object_get(body, "keys")))
 HANDLER(on_job_turn, worker_take_turn(workers_of_head(n->workers, from, body), body))
 HANDLER(on_job_stop, worker_take_stop(workers_of_head(n->workers, from, body), body))
 HANDLER(say_stopped, workers_say_stopped(n->workers, from, body))
@@ -151,6 +152,7 @@ static const struct {
     [MESSAGE_PART_TOLD] = {on_part_told},
     [MESSAGE_LANE_TURN] = {on_lane_turn},
     [MESSAGE_DRAIN] = {on_drain},
+    [MESSAGE_CLIENT_KEYS] = {on_client_keys},
     [MESSAGE_MODEL_WANT] = {on_model_want},
     [MESSAGE_MODEL_TOLD] = {on_model_told},
     [MESSAGE_COST_ASK] = {on_cost_ask},

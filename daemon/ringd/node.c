@@ -176,7 +176,8 @@ void node_changed(struct node *n)
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
         node_publish(n);
-        enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
+        enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner, */
+        node_share_keys(n);    /* or by a client with a key */
     }
     if (n->relay)
         relay_changed(n->relay);

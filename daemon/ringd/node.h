@@ -127,6 +127,8 @@ void node_changed_soon(struct node *n);
 void node_publish(struct node *n);
 /* As the member of that id asks: this node takes no part in jobs; "": it does again. */
 void node_drain(struct node *n, const uint8_t by[16], const char *reason);
+/* Keys of clients that another member knows of (client_keys_tell). */
+void node_take_keys(struct node *n, const uint8_t from[16], const json_t *keys);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 

@@ -2,6 +2,7 @@
  *
  * Wires the rooms doctor and http: what they borrow, and what they cannot do by themselves. Called
  * by node.c. Loop thread. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,11 +13,14 @@
 #include "daemon/ringd/api/api.h"
 #include "daemon/ringd/api/api_setup.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/http/http_keys.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/api/loan_desk.h"
+#include "daemon/ringd/log.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/cluster/keys_process.h"
+#include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/deputy/deputy.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
@@ -154,6 +158,33 @@ static struct http *server_of(void *owner)
     return ((struct node *)owner)->http;
 }
 
+void node_share_keys(struct node *n)
+{
+    json_t *keys =
+        n->desk ? http_tell_keys(n->http) : NULL; /* not before the API is open, nor while it ends */
+    if (json_array_size(keys))
+        peers_broadcast(n->peers, json_pack("{s:s s:O}", "kind", "client-keys", "keys", keys));
+    json_decref(keys);
+}
+
+void node_take_keys(struct node *n, const uint8_t from[16], const json_t *keys)
+{
+    struct err err;
+    bool news = false;
+    const struct member *other = members_find(n->members, from);
+    const int r = n->desk ? http_merge_keys(n->http, keys, &news, &err) : 0;
+    if (r) /* nonsense can come at any rate */
+        log_line(r == -EBADMSG ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING,
+                 "keys of clients that another node has are not taken over: %s", err.text);
+    else if (news)
+        log_info("keys of clients are now as %s has them", other ? other->name : "another node");
+}
+
+static void on_keys_changed(void *owner)
+{
+    node_share_keys(owner);
+}
+
 static int on_drain(void *owner, const uint8_t id[16], const char *reason)
 {
     struct node *n = owner;
@@ -215,10 +246,16 @@ static int ask_stage(void *owner, uint64_t job, json_t *message)
     return workers_ask(n->workers, job, message);
 }
 
+static void on_asked(void *owner, uint64_t job, bool has_asks)
+{
+    const struct node *n = owner;
+    coord_asked(n->coord, job, has_asks);
+}
+
 void node_open_api(struct node *n)
 {
-    n->desk =
-        desk_new(&(struct desk_setup){.base = n->base, .ledger = n->ledger, .say = ask_stage, .owner = n});
+    n->desk = desk_new(&(struct desk_setup){
+        .base = n->base, .ledger = n->ledger, .say = ask_stage, .asked = on_asked, .owner = n});
     open_elsewhere(n);
     open_doctor(n);
     n->loan_desk =
@@ -257,5 +294,6 @@ void node_open_api(struct node *n)
                                          .drain = on_drain,
                                          .adopt = on_adopt,
                                          .link = on_link,
-                                         .http = server_of});
+                                         .http = server_of,
+                                         .keys_changed = on_keys_changed});
 }

@@ -35,6 +35,8 @@ void node_metrics_sources(const struct node *n, struct metrics_sources *ret);
  * runs. */
 int node_open_http(struct node *n, struct err *err);
 void node_open_api(struct node *n); /* after all that the API shows */
+/* All members hear of the keys of clients that are known here. */
+void node_share_keys(struct node *n);
 /* The token that other options name counts from now on. */
 int node_reload_token(struct node *n, const struct opts *opts, struct err *err);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/stage/stage_chat.h"
+#include "engine/file/gguf_path.h"
 #include "engine/file/input.h"
 
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, INPUT_MAX = 64 << 20 };
@@ -256,7 +257,9 @@ static int check_folder(const char *model, struct err *err)
     struct stat st;
     if (stat(model, &st))
         return err_set(err, -errno, "%s cannot be opened: %s", model, strerror(errno));
-    return S_ISDIR(st.st_mode) ? 0 : err_set(err, -ENOTDIR, "%s is no directory of a model", model);
+    return S_ISDIR(st.st_mode) || gguf_is_path(model)
+               ? 0
+               : err_set(err, -ENOTDIR, "%s is no directory of a model, nor a GGUF file", model);
 }
 
 int stage_text_main(int argc, char **argv)

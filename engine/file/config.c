@@ -13,6 +13,7 @@
 
 #include "file/config_impl.h"
 #include "file/input.h"
+#include "file/model_file.h"
 
 enum { CONFIG_LIMIT = 16 * 1024 * 1024 }; /* bytes: an embedded vocabulary is the largest seen */
 
@@ -73,11 +74,11 @@ static int parse_generation(struct config *c, const char *json, size_t n, struct
 static int read_with(int (*parse)(struct config *c, const char *json, size_t n, struct err *err),
                      struct config *c, const char *dir, const char *name, struct err *err)
 {
-    char *path = input_path(dir, name), *json = NULL;
+    char *path = model_file_name(dir, name), *json = NULL;
     size_t n = 0;
     if (!path)
         return err_set(err, -ENOMEM, "%s: no memory to read %s", dir, name);
-    int r = input_read(path, CONFIG_LIMIT, &json, &n, err);
+    int r = model_file_read(dir, name, CONFIG_LIMIT, &json, &n, err);
     if (r == 0 && (r = parse(c, json, n, err)) < 0)
         err_prefix(err, r, "%s", path);
     free(json);

@@ -23,6 +23,7 @@ struct config_mla {
     size_t kv_rank;           /* kv_lora_rank; 0: the model has ordinary attention */
     size_t q_rank;            /* q_lora_rank; 0: one q_proj */
     size_t nope, rope, value; /* of a head: q·k without position, with position, v */
+    bool kv_b_parts;          /* kv_b_proj is stored as two tensors, see unit.c */
 };
 
 /* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where
@@ -56,6 +57,7 @@ struct config {
     bool fp8; /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
     size_t quant_bits,
         quant_group;  /* matrices are stored in MLX's quantization, most of them like this; 0: they are not */
+    bool mixed;       /* each tensor has a type of its own, which the files say alone (GGUF) */
     enum dtype dtype; /* torch_dtype / dtype: what a full fine-tune is written as */
     size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction) */
     struct config_mla mla;

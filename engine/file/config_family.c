@@ -110,7 +110,8 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     return true;
 }
 
-/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. All else is refused. */
+/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. What gguf_config.c
+ * makes of a GGUF file is told by its tensors. All else is refused. */
 static void read_quantization(struct config_reader *r, struct config *c)
 {
     const json_t *q = config_lookup(r->root, "quantization_config");
@@ -118,6 +119,11 @@ static void read_quantization(struct config_reader *r, struct config *c)
         return;
     const char *method = config_string(r, q, "quant_method", NULL), *fmt = config_string(r, q, "fmt", "e4m3");
     const json_t *block = config_lookup(q, "weight_block_size");
+    if (method && !strcmp(method, "gguf")) {
+        c->mixed = true;
+        c->mla.kv_b_parts = config_bool(r, q, "kv_b_parts", false);
+        return;
+    }
     if (!method || strcmp(method, "fp8") != 0 || !fmt || strcmp(fmt, "e4m3") != 0 ||
         json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != FP8_BLOCK ||
         json_integer_value(json_array_get(block, 1)) != FP8_BLOCK)

@@ -32,6 +32,8 @@ static void print_config(FILE *f, const struct config *c)
     for (size_t l = c->moe.first; c->moe.experts && l < c->layers; l++)
         if (!config_has_experts(c, l))
             fprintf(f, " dense %zu", l);
+    if (c->mixed)
+        fprintf(f, " mixed %d", c->mla.kv_b_parts);
     if (c->quant_bits)
         fprintf(f, " quantized %zu %zu", c->quant_bits, c->quant_group);
     fputc('\n', f);

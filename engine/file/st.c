@@ -14,7 +14,9 @@
 
 #include "file/checksum.h"
 #include "file/input.h"
+#include "file/gguf_path.h"
 #include "file/st_impl.h"
+#include "num/mat.h"
 
 enum { INDEX_LIMIT = 100 * 1000 * 1000 };
 
@@ -268,6 +270,17 @@ out:
     return r;
 }
 
+static int open_gguf(struct st *st, const char *path, bool (*want)(void *arg, const char *name), void *arg,
+                     bool map, struct err *err)
+{
+    json_t *names = json_object();
+    int r = names ? st_gguf_add(st, names, path, want, arg, map, err)
+                  : err_set(err, -ENOMEM, "%s: no memory to open it", path);
+    r = r ? r : complete(st, names, err);
+    json_decref(names);
+    return r;
+}
+
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                     struct st_how how, struct err *err)
 {
@@ -278,6 +291,8 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
         st->maps = how.maps;
     if (!st || !single)
         r = err_set(err, -ENOMEM, "%s: no memory to open it", dir);
+    else if (gguf_is_path(dir))
+        r = open_gguf(st, dir, want, arg, how.map, err);
     else if (!input_is_there(single)) /* as in transformers, the single file goes before the index */
         r = open_indexed(st, dir, want, arg, how, err);
     else if ((r = st_set_add(st, single, how.map, err)) == 0)
@@ -295,6 +310,11 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
                 struct err *err)
 {
     return st_map_dir(ret, dir, want, arg, NULL, err);
+}
+
+int st_open_heads(struct st **ret, const char *dir, struct err *err)
+{
+    return st_set_open_dir(ret, dir, NULL, NULL, (struct st_how){.map = false}, err);
 }
 
 int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
@@ -322,6 +342,16 @@ const struct st_tensor *st_find(const struct st *st, const char *name)
         return NULL;
     const struct st_entry *e = bsearch(&key, st->entries, st->count, sizeof *st->entries, entry_by_name);
     return e ? &e->t : NULL;
+}
+
+void st_row(const struct st_tensor *t, size_t row, size_t cols, float *ret)
+{
+    const size_t stored = mat_stored_row(t->turn, row);
+    if (t->block)
+        block_to_f32(ret, (const char *)t->data + stored * block_row_bytes(t->block, cols), t->block, 0,
+                     cols);
+    else
+        dtype_to_f32(ret, (const char *)t->data + stored * cols * dtype_size(t->dtype), t->dtype, cols);
 }
 
 int st_check(const struct st *st, struct err *err)

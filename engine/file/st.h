@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "num/block.h"
 #include "num/dtype.h"
 
 enum { ST_MAX_DIMS = 8 };
@@ -19,6 +20,8 @@ struct st_tensor {
     const char *name;       /* borrowed from the set */
     const char *dtype_name; /* as written in the file, e.g. "BF16", "F8_E4M3" */
     enum dtype dtype;       /* DTYPE_COUNT where we do not compute with that type */
+    enum block_type block; /* of GGUF: what a matrix is stored in, or BLOCK_NONE; dtype is DTYPE_COUNT then */
+    size_t turn;           /* of GGUF: its rows are in another order, as of struct mat; else 0 */
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
     const void *data; /* inside the mapping; at least 1-byte aligned only */
@@ -30,12 +33,20 @@ struct st; /* an opened file, or a sharded directory */
 
 /* Opens one file. */
 int st_open_file(struct st **ret, const char *path, struct err *err);
+/* Row `row` of a tensor as f32, in Hugging Face's order: all of one of one dimension, else the
+ * elements of its last; `cols` of them. Its type is one that is computed with. */
+void st_row(const struct st_tensor *t, size_t row, size_t cols, float *ret);
+
 /* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor
- * the index names but its shard lacks, or a shard that cannot be opened, is an error naming both.
- * With `want` given, only shards that hold a tensor for which want(arg, name) is true are opened (a
- * stage maps its own layers only); names in other shards are then unknown. */
+ * the index names but its shard lacks, or a shard that cannot be opened, is an error naming
+ * both. DIR may be a GGUF file: its tensors have their names in Hugging Face's files then, and
+ * its parts are the shards. With `want` given, only shards that hold a tensor for which
+ * want(arg, name) is true are opened (a stage maps its own layers only); names in other shards
+ * are then unknown. */
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err);
+/* The same without the data: names, types and shapes of all. */
+int st_open_heads(struct st **ret, const char *dir, struct err *err);
 /* The same, with mappings of `maps` (borrowed until it is closed), which keeps them. */
 int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err);
 int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,

@@ -289,8 +289,8 @@ static int read_header(struct st *st, int fd, struct err *err)
     return r;
 }
 
-static int map_shard(struct maps *maps, struct st_shard *shard, int fd, struct st_entry *entries, size_t n,
-                     struct err *err)
+int st_set_map(struct maps *maps, struct st_shard *shard, int fd, struct st_entry *entries, size_t n,
+               struct err *err)
 {
     int r = maps_take(maps, &shard->map, fd, shard->bytes, &shard->stamp);
     if (r)
@@ -301,9 +301,8 @@ static int map_shard(struct maps *maps, struct st_shard *shard, int fd, struct s
     return 0;
 }
 
-static int add_open(struct st *st, int fd, bool map, struct err *err)
+int st_set_stamp(struct st_shard *shard, int fd, struct err *err)
 {
-    struct st_shard *shard = &st->shards[st->nshards - 1];
     struct stat sb;
     if (fstat(fd, &sb) < 0) {
         int code = -errno;
@@ -313,14 +312,23 @@ static int add_open(struct st *st, int fd, bool map, struct err *err)
         return err_set(err, -EINVAL, "%s is not a regular file", shard->path);
     shard->bytes = (size_t)sb.st_size;
     shard->stamp = (struct maps_stamp){sb.st_dev, sb.st_ino, sb.st_mtim, sb.st_ctim};
+    return 0;
+}
+
+static int add_open(struct st *st, int fd, bool map, struct err *err)
+{
+    struct st_shard *shard = &st->shards[st->nshards - 1];
+    int r = st_set_stamp(shard, fd, err);
+    if (r)
+        return r;
     size_t first = st->count;
-    int r = read_header(st, fd, err);
+    r = read_header(st, fd, err);
     if (r == 0 && map)
-        r = map_shard(st->maps, shard, fd, st->entries + first, st->count - first, err);
+        r = st_set_map(st->maps, shard, fd, st->entries + first, st->count - first, err);
     return r;
 }
 
-int st_set_add(struct st *st, const char *path, bool map, struct err *err)
+int st_set_add_shard(struct st *st, const char *path, struct err *err)
 {
     struct st_shard *grown = realloc(st->shards, (st->nshards + 1) * sizeof *grown);
     char *copy = strdup(path);
@@ -331,10 +339,18 @@ int st_set_add(struct st *st, const char *path, bool map, struct err *err)
         return err_set(err, -ENOMEM, "%s: no memory to open it", path);
     }
     st->shards[st->nshards++] = (struct st_shard){.path = copy};
+    return 0;
+}
+
+int st_set_add(struct st *st, const char *path, bool map, struct err *err)
+{
+    int r = st_set_add_shard(st, path, err);
+    if (r)
+        return r;
     int fd = input_open(path);
     if (fd < 0)
         return err_set(err, fd, "%s cannot be opened: %s", path, strerror(-fd));
-    int r = add_open(st, fd, map, err);
+    r = add_open(st, fd, map, err);
     close(fd);
     return r;
 }

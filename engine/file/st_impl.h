@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of struct st, shared by the files that fill it (st_header.c), open and search it
- * (st.c) and hash its headers (fingerprint.c) and its data (weights*.c). Nobody else
+ * Inside of struct st, shared by the files that fill it (st_header.c, st_gguf.c), open and
+ * search it (st.c) and hash its headers (fingerprint.c) and its data (weights*.c). Nobody else
  * includes this. */
 #ifndef FILE_ST_IMPL_H
 #define FILE_ST_IMPL_H
@@ -43,6 +43,13 @@ struct st {
  */
 int st_set_add(struct st *st, const char *path, bool map, struct err *err);
 
+/* The shard added last was opened: looks at the file. */
+int st_set_stamp(struct st_shard *shard, int fd, struct err *err);
+int st_set_map(struct maps *maps, struct st_shard *shard, int fd, struct st_entry *entries, size_t n,
+               struct err *err);
+/* A shard without anything but its path. */
+int st_set_add_shard(struct st *st, const char *path, struct err *err);
+
 /* st_open_dir, with or without mapping the data; `may_lack`: shards that are not there are left
  * out, and listed. */
 struct st_how {
@@ -51,6 +58,11 @@ struct st_how {
 };
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                     struct st_how how, struct err *err);
+
+/* st_gguf.c. Adds a model's parts: of those with a wanted tensor (want NULL: of all) the
+ * tensors, and of all of them the names, as keys of `names`. */
+int st_gguf_add(struct st *st, json_t *names, const char *path, bool (*want)(void *arg, const char *name),
+                void *arg, bool map, struct err *err);
 
 /* Where a name stands among `names`; SIZE_MAX: nowhere. */
 size_t st_set_find_name(const struct st *st, const char *name);

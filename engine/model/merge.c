@@ -115,6 +115,8 @@ static enum dtype written_as(const struct merge *m, const struct st_tensor *t)
         return t->dtype;
     if (m->req->dtype != DTYPE_COUNT)
         return m->req->dtype;
+    if (t->block)
+        return m->config.dtype;
     return t->dtype == DTYPE_F8_E4M3 ? DTYPE_BF16 : t->dtype;
 }
 
@@ -123,7 +125,7 @@ static int check_tensors(struct merge *m)
     for (size_t i = 0; i < st_count(m->st); i++) {
         const struct st_tensor *t = st_at(m->st, i), *s = scales_of(m, t);
         m->nshards = t->file >= m->nshards ? t->file + 1 : m->nshards;
-        if (t->dtype == DTYPE_COUNT)
+        if (t->dtype == DTYPE_COUNT && !t->block)
             return err_set(m->err, -ENOTSUP, "%s: %s is stored as %s, which cannot be written here",
                            m->req->model, input_quote(t->name).text, t->dtype_name);
         if (t->dtype == DTYPE_F8_E4M3 && (t->ndim != 2 || !s || s->ndim != 2 || s->dtype >= DTYPE_F8_E4M3 ||
@@ -153,11 +155,17 @@ static void work_done(struct merge_work *w)
     free(w->sum);
 }
 
+/* What lies together: a row, or an element of a vector. */
+static size_t cols_of(const struct st_tensor *t)
+{
+    return t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+}
+
 static int work_init(struct merge_work *w, const struct merge *m, const struct st_tensor *t,
                      const struct pair *p)
 {
     const struct st_tensor *s = scales_of(m, t);
-    const size_t cols = t->shape[1];
+    const size_t cols = cols_of(t);
     w->row = calloc(cols + 1, sizeof *w->row);
     w->sum = calloc(cols + 1, sizeof *w->sum);
     w->a = p ? calloc(param_elements(&p->a) + 1, sizeof *w->a) : NULL;
@@ -177,9 +185,8 @@ static int work_init(struct merge_work *w, const struct merge *m, const struct s
 static void merge_row(struct merge_work *w, const struct st_tensor *t, const struct pair *p, double scale,
                       size_t row)
 {
-    const size_t cols = t->shape[1], rank = p ? p->a.rows : 0;
-    const char *from = (const char *)t->data + row * cols * dtype_size(t->dtype);
-    dtype_to_f32(w->row, from, t->dtype, cols);
+    const size_t cols = cols_of(t), rank = p ? p->a.rows : 0;
+    st_row(t, row, cols, w->row);
     for (size_t c = 0; w->scales && c < cols; c++)
         w->row[c] *=
             w->scales[row / SCALE_BLOCK * ((cols + SCALE_BLOCK - 1) / SCALE_BLOCK) + c / SCALE_BLOCK];
@@ -223,7 +230,7 @@ static int put_rows(struct merge *m, struct st_writer *out, const struct st_tens
     int r = work_init(&w, m, t, p);
     for (size_t row = 0; row < t->shape[0] && !r; row++) {
         merge_row(&w, t, p, p ? p->a.scale : 0, row);
-        r = append(m, out, t, w.row, t->shape[1]);
+        r = append(m, out, t, w.row, cols_of(t));
     }
     work_done(&w);
     m->result.linears += p && !r;
@@ -235,7 +242,7 @@ static int put_tensor(struct merge *m, struct st_writer *w, const struct st_tens
     const struct pair *p = pair_of(m, t);
     if (m->req->stop && m->req->stop(m->req->arg))
         return err_set(m->err, -ECANCELED, "interrupted: the unfinished result was removed");
-    int r = p || t->dtype == DTYPE_F8_E4M3 ? put_rows(m, w, t, p) : put_plain(m, w, t);
+    int r = p || t->dtype == DTYPE_F8_E4M3 || t->block || t->turn ? put_rows(m, w, t, p) : put_plain(m, w, t);
     st_dontneed(m->st, t); /* what is done would count as ours until the end */
     return r;
 }
@@ -287,6 +294,11 @@ static int open_all(struct merge *m)
                        "%s is stored in %zu bits, which would round the adapter's changes away: merge into "
                        "the model it was quantized from",
                        q->model, m->config.quant_bits);
+    if (m->config.mla.kv_b_parts)
+        return err_set(m->err, -ENOTSUP,
+                       "%s holds kv_b_proj in two parts, which are not put together in files: merge into the "
+                       "safetensors model that it was made from",
+                       q->model);
     if (!(m->family = family_find(m->config.family)))
         return err_set(m->err, -ENOTSUP, "%s: models of the family \"%s\" are not supported", q->model,
                        m->config.family);
@@ -306,7 +318,10 @@ int merge_run(const struct merge_request *req, struct merge_result *ret, struct 
     struct merge m = {.req = req, .err = err};
     int r = open_all(&m);
     /* A type of its own: what config.json says no longer holds. */
-    const enum dtype named = req->dtype != DTYPE_COUNT ? req->dtype : m.config.fp8 ? DTYPE_BF16 : DTYPE_COUNT;
+    const enum dtype named = req->dtype != DTYPE_COUNT ? req->dtype
+                             : m.config.mixed          ? m.config.dtype
+                             : m.config.fp8            ? DTYPE_BF16
+                                                       : DTYPE_COUNT;
     if (!r)
         r = merge_dir_open(&m.dir, req->out, err);
     for (size_t s = 0; s < m.nshards && !r; s++)

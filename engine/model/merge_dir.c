@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "file/input.h"
+#include "file/model_file.h"
 
 enum { SMALL_BYTES = 1 << 28 };
 
@@ -163,8 +164,33 @@ static int copy_one(const struct merge_dir *d, const char *model, const char *na
     return r;
 }
 
+/* What a model has that is one file. */
+static int copy_told(const struct merge_dir *d, const char *model, const char *const *names, enum dtype dtype,
+                     struct err *err)
+{
+    int r = 0;
+    for (; *names && !r; names++) {
+        char *text = NULL;
+        size_t n;
+        r = model_file_read(model, *names, SMALL_BYTES, &text, &n, err);
+        if (r == -ENOENT) { /* a model may have no tokenizer */
+            r = 0;
+            continue;
+        }
+        if (!r && !strcmp(*names, "config.json"))
+            r = copy_config(d, text, n, dtype, err);
+        else if (!r)
+            r = write_file(d, *names, text, n, err);
+        free(text);
+    }
+    return r;
+}
+
 int merge_dir_copy(struct merge_dir *d, const char *model, enum dtype dtype, struct err *err)
 {
+    const char *const *told = model_file_told(model);
+    if (told)
+        return copy_told(d, model, told, dtype, err);
     DIR *from = opendir(model);
     int r = from ? 0 : err_set(err, -errno, "%s cannot be read: %s", model, strerror(errno));
     for (const struct dirent *e; from && !r && (e = readdir(from));)

@@ -10,30 +10,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/input.h"
+#include "file/model_file.h"
 #include "model/stored.h"
 
 enum { CONFIG_MOST = 16 << 20 };
 
 struct quant_forms {
-    json_t *root; /* owned: config.json */
+    json_t *root;  /* owned: config.json, or NULL */
+    struct st *st; /* owned: the tensors without their data, where they say it; or NULL */
 };
 
-int quant_forms_open(struct quant_forms **ret, const char *dir, const struct config *c, struct err *err)
+static int read_config(struct quant_forms *f, const char *dir, struct err *err)
 {
     char *text = NULL;
     size_t n = 0;
+    int r = model_file_read(dir, "config.json", CONFIG_MOST, &text, &n, err);
+    if (!r && !(f->root = json_loadb(text, n, 0, NULL)))
+        r = err_set(err, -EBADMSG, "%s/config.json is no longer JSON: was it written to just now?", dir);
+    free(text);
+    return r;
+}
+
+int quant_forms_open(struct quant_forms **ret, const char *dir, const struct config *c, struct err *err)
+{
     *ret = NULL;
-    if (!c->quant_bits || !dir)
+    if ((!c->quant_bits && !c->mixed) || !dir)
         return 0;
     struct quant_forms *f = calloc(1, sizeof *f);
-    char *path = input_path(dir, "config.json");
-    int r =
-        f && path ? input_read(path, CONFIG_MOST, &text, &n, err) : err_set(err, -ENOMEM, "out of memory");
-    if (!r && !(f->root = json_loadb(text, n, 0, NULL)))
-        r = err_set(err, -EBADMSG, "%s is no longer JSON: was it written to just now?", path);
-    free(text);
-    free(path);
+    int r = f ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (!r)
+        r = c->mixed ? st_open_heads(&f->st, dir, err) : read_config(f, dir, err);
     if (r)
         quant_forms_close(f);
     else
@@ -46,6 +52,7 @@ void quant_forms_close(struct quant_forms *forms)
     if (!forms)
         return;
     json_decref(forms->root);
+    st_close(forms->st);
     free(forms);
 }
 
@@ -53,7 +60,7 @@ struct quant_form quant_form_of(const struct quant_forms *forms, const char *nam
 {
     struct quant_form form = {c->quant_bits, c->quant_group, false};
     char module[STORED_NAME];
-    if (!forms)
+    if (!forms || !forms->root)
         return form;
     stored_module_name(module, name);
     const json_t *own = json_object_get(json_object_get(forms->root, "quantization"), module);
@@ -66,4 +73,11 @@ struct quant_form quant_form_of(const struct quant_forms *forms, const char *nam
     if (json_is_integer(group))
         form.group = (size_t)json_integer_value(group);
     return form;
+}
+
+size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def)
+{
+    struct stored s;
+    char why[256];
+    return stored_find(&s, forms->st, def, false, why, sizeof why) && def->cols ? s.bytes : 0;
 }

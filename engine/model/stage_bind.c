@@ -185,10 +185,11 @@ static int read_tied(struct stage *s, struct err *err)
 {
     const struct config *c = &s->spec.config;
     const struct st_tensor *t = st_find(s->st, EMBEDDING);
-    if (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim || t->dtype == DTYPE_COUNT ||
-        t->dtype == DTYPE_F8_E4M3)
+    if (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim ||
+        (t->dtype == DTYPE_COUNT && !t->block) || t->dtype == DTYPE_F8_E4M3)
         return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
-    dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
+    for (size_t row = 0; row < c->vocab; row++)
+        st_row(t, row, c->dim, s->tied_weight + row * c->dim);
     s->head_w = tied_mat(s);
     return 0;
 }
@@ -236,8 +237,9 @@ int stage_bind(struct stage *s, struct err *err)
         bad += unit_bind(u, s->st, s->tunes, &s->spec.config, complaints, sizeof complaints);
     }
     if (bad)
-        return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,
-                       bad == 1 ? " is" : "s are", complaints);
+        return err_set(err, -EINVAL, "%s: %zu tensor%s not what %s says: %s", s->spec.model_dir, bad,
+                       bad == 1 ? " is" : "s are", s->spec.config.mixed ? "its head" : "config.json",
+                       complaints);
     int r = check_names(s, err);
     for (size_t i = 0; i < s->nunits && !r; i++)
         r = requant(s, &s->units[i], err);

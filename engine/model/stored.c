@@ -36,6 +36,15 @@ static bool stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *na
     return true;
 }
 
+/* The keys' and the values' part of a kv_b_proj, in GGUF files. */
+static void whole_name(char name[STORED_NAME])
+{
+    static const char *const parts[] = {STORED_KEYS, STORED_VALUES};
+    for (size_t i = 0; i < 2; i++)
+        if (ends_with(name, parts[i]))
+            strcpy(name + strlen(name) - strlen(parts[i]), WEIGHT);
+}
+
 void stored_model_name(char ret[STORED_NAME], const char *name)
 {
     static const char *const sides[] = {".scales", ".biases"};
@@ -46,6 +55,7 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
     for (size_t i = 0; i < 2; i++)
         if (ends_with(own, sides[i]))
             memcpy(own + strlen(own) - strlen(sides[i]), WEIGHT, sizeof WEIGHT);
+    whole_name(own);
     const char *stack = strstr(own, "." STACK);
     if (stack)
         snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own,
@@ -81,7 +91,7 @@ static bool view_of(struct stored_view *v, const struct st_tensor *t, bool is_st
         .t = t, .ndim = t->ndim - skip, .bytes = is_stack ? t->bytes / t->shape[0] : t->bytes};
     for (size_t i = 0; i < 2 && i < v->ndim; i++)
         v->shape[i] = t->shape[i + skip];
-    v->data = (const char *)t->data + slice * v->bytes;
+    v->data = t->data ? (const char *)t->data + slice * v->bytes : NULL; /* heads alone have no data */
     return true;
 }
 
@@ -165,8 +175,8 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         shape_text(is, v->ndim, v->shape[0], v->shape[1]);
         shape_text(wanted, dims, def->rows, def->cols);
         snprintf(why, size, "%s is %s, config.json says %s", def->name, is, wanted);
-    } else if (!ret->is_quantized &&
-               (v->t->dtype == DTYPE_COUNT || (v->t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear))))
+    } else if (!ret->is_quantized && ((v->t->dtype == DTYPE_COUNT && !(v->t->block && dims == 2)) ||
+                                      (v->t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear))))
         snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", def->name,
                  v->t->dtype_name);
     return !*why;
@@ -177,11 +187,24 @@ struct mat stored_mat(const struct stored *s, const struct tensor_def *def, stru
 {
     struct mat w = {
         .data = s->data, .dtype = s->t->dtype, .rows = def->rows, .cols = def->cols, .scale = scale};
+    if (s->t->block)
+        w.dtype = DTYPE_F32;
+    w.block = s->t->block;
+    w.turn = s->t->turn;
     if (s->is_quantized) {
         *quant = s->quant;
         w.quant = quant;
     }
     return w;
+}
+
+void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *ret)
+{
+    const size_t cols = def->cols ? def->cols : 1;
+    struct st_tensor part = *s->t; /* or a slice of it */
+    part.data = s->data;
+    for (size_t row = 0; row < def->rows; row++)
+        st_row(&part, row, cols, ret + row * cols);
 }
 
 /* --- quantizing ------------------------------------------------------------------------------- */

@@ -35,8 +35,16 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
 struct mat stored_mat(const struct stored *s, const struct tensor_def *def, struct quant *quant,
                       const float *scale);
 
+/* All of it as f32, in the order of its rows; not of what is quantized. */
+void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *ret);
+
+/* What ends the names of the two tensors that a kv_b_proj may be stored as: keys, turned for each
+ * head, [heads, rank, nope], and values [heads, value, rank]. */
+#define STORED_KEYS ".keys.weight"
+#define STORED_VALUES ".values.weight"
+
 /* The tensor of the model that a name in a file belongs to: that of a matrix for its scales, one
- * expert's for a stack. */
+ * expert's for a stack, the whole one for a part. */
 void stored_model_name(char ret[STORED_NAME], const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);

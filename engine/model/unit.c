@@ -52,6 +52,7 @@ static void carve_lists(struct unit *u)
     u->all_lora = slab_take(s, u->sets, n, sizeof *u->all_lora);
     u->vec = slab_take(s, n, 1, sizeof *u->vec);
     u->scale = slab_take(s, n, 1, sizeof *u->scale);
+    u->joined = slab_take(s, n, 1, sizeof *u->joined);
     u->quant = slab_take(s, n, 1, sizeof *u->quant);
     u->block.weights.lin = slab_take(s, n, 1, sizeof *u->block.weights.lin);
     u->block.weights.vec = slab_take(s, n, 1, sizeof *u->block.weights.vec);
@@ -76,8 +77,11 @@ void unit_choose(struct unit *u, size_t set)
 int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
               size_t sets, size_t index, struct err *err)
 {
-    *u = (struct unit){
-        .index = index, .sets = sets, .fp8 = c->fp8, .ntensors = family_tensor_count(f, c, index)};
+    *u = (struct unit){.index = index,
+                       .sets = sets,
+                       .fp8 = c->fp8,
+                       .joins = c->mla.kv_b_parts,
+                       .ntensors = family_tensor_count(f, c, index)};
     for (size_t set = 0; set < sets; set++) {
         const size_t n = tune_param_count(&tunes[set], f, c, index);
         u->most = n > u->most ? n : u->most;
@@ -149,6 +153,13 @@ static size_t blocks(size_t n)
     return (n + MAT_BLOCK - 1) / MAT_BLOCK;
 }
 
+/* Is this matrix stored in two parts? */
+static bool is_joined(const struct unit *u, size_t tensor)
+{
+    const char *end = strstr(u->defs[tensor].name, ".kv_b_proj.weight");
+    return u->joins && end && !end[strlen(".kv_b_proj.weight")];
+}
+
 void unit_carve(struct unit *u, struct slab *slab, bool training)
 {
     for (size_t set = u->sets; set-- > 0;) {
@@ -166,6 +177,8 @@ void unit_carve(struct unit *u, struct slab *slab, bool training)
         const struct tensor_def *def = &u->defs[t];
         if (!def->cols && !is_trained(u, t))
             u->block.weights.vec[t] = u->vec[t] = slab_floats(slab, def->rows, 1);
+        if (is_joined(u, t) && !is_trained(u, t))
+            u->joined[t] = slab_floats(slab, def->rows, def->cols);
         if (u->fp8 && def->linear)
             u->scale[t] = slab_floats(slab, blocks(def->rows), blocks(def->cols));
     }
@@ -187,6 +200,82 @@ static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why
     struct stored s;
     if (stored_find(&s, st, &def, false, why, size))
         dtype_to_f32(u->scale[i], s.data, s.t->dtype, s.elements);
+}
+
+static const struct st_tensor *find_part(const struct unit *u, size_t i, const struct st *st, const char *end)
+{
+    char name[STORED_NAME];
+    snprintf(name, sizeof name, "%.*s%s", (int)(strlen(u->defs[i].name) - strlen(".weight")), u->defs[i].name,
+             end);
+    const struct st_tensor *t = st_find(st, name);
+    return t && t->ndim == 3 && (t->dtype < DTYPE_F8_E4M3 || t->block) ? t : NULL;
+}
+
+/* Rows of a head's keys, then rows of its values: row a of the keys is column a of what is
+ * stored. */
+static void bind_parts(struct unit *u, size_t i, const struct st *st, float *to, char *why, size_t size)
+{
+    enum { WIDEST = 1024 };
+    const struct tensor_def *def = &u->defs[i];
+    const struct st_tensor *k = find_part(u, i, st, STORED_KEYS), *v = find_part(u, i, st, STORED_VALUES);
+    const size_t nope = k ? k->shape[2] : 0, value = v ? v->shape[1] : 0;
+    float row[WIDEST];
+    if (!k || !v || nope > WIDEST || k->shape[0] != v->shape[0] || k->shape[1] != def->cols ||
+        v->shape[2] != def->cols || k->shape[0] * (nope + value) != def->rows) {
+        snprintf(why, size, "%s is not in two parts of keys and values, or they are misshapen", def->name);
+        return;
+    }
+    for (size_t head = 0; head < k->shape[0]; head++) {
+        float *own = to + head * (nope + value) * def->cols;
+        for (size_t c = 0; c < def->cols; c++) {
+            st_row(k, head * def->cols + c, nope, row);
+            for (size_t a = 0; a < nope; a++)
+                own[a * def->cols + c] = row[a];
+        }
+        for (size_t b = 0; b < value; b++)
+            st_row(v, head * value + b, def->cols, own + (nope + b) * def->cols);
+    }
+    st_dontneed(st, k);
+    st_dontneed(st, v);
+}
+
+static void bind_joined(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
+{
+    const struct tensor_def *def = &u->defs[i];
+    float *to = u->joined[i] ? u->joined[i] : param_of(u, i)->w;
+    *why = 0;
+    bind_parts(u, i, st, to, why, size);
+    if (u->joined[i])
+        u->block.weights.lin[i].w =
+            (struct mat){.data = to, .dtype = DTYPE_F32, .rows = def->rows, .cols = def->cols};
+}
+
+/* Finds what the tensor is stored as, and puts it where it is computed from; `why` says what is
+ * wrong. */
+static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
+{
+    const struct tensor_def *def = &u->defs[i];
+    struct stored s;
+    if (is_joined(u, i)) {
+        bind_joined(u, i, st, why, size);
+        return;
+    }
+    if (stored_find(&s, st, def, u->fp8, why, size) && s.t->dtype == DTYPE_F8_E4M3)
+        bind_scales(u, i, st, why, size);
+    if (!*why && s.is_quantized && is_trained(u, i)) /* config.json need not say so */
+        snprintf(why, size, "%s is quantized, and such weights are not trained: train LoRA on them",
+                 def->name);
+    if (*why)
+        return;
+    if (u->vec[i]) {
+        stored_to_f32(&s, def, u->vec[i]);
+    } else if (is_trained(u, i)) {
+        stored_to_f32(&s, def, param_of(u, i)->w);
+    } else {
+        u->block.weights.lin[i].w = stored_mat(&s, def, &u->quant[i], u->scale[i]);
+        if (!def->cold && !u->later)
+            st_willneed(st, s.t); /* read ahead in the order of the layers, while the rest is set up */
+    }
 }
 
 /* A linear's bias is the vector whose name differs only in its last word. */
@@ -216,25 +305,11 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, 
 {
     size_t bad = 0;
     for (size_t i = 0; st && i < u->ntensors; i++) {
-        const struct tensor_def *def = &u->defs[i];
-        struct stored s;
         char why[256];
-        if (stored_find(&s, st, def, u->fp8, why, sizeof why) && s.t->dtype == DTYPE_F8_E4M3)
-            bind_scales(u, i, st, why, sizeof why);
-        if (!*why && s.is_quantized && is_trained(u, i)) /* config.json need not say so */
-            snprintf(why, sizeof why, "%s is quantized, and such weights are not trained: train LoRA on them",
-                     def->name);
+        bind_one(u, i, st, why, sizeof why);
         if (*why) {
             complain(complaints, size, why);
             bad++;
-        } else if (u->vec[i]) {
-            dtype_to_f32(u->vec[i], s.data, s.t->dtype, s.elements);
-        } else if (is_trained(u, i)) {
-            dtype_to_f32(param_of(u, i)->w, s.data, s.t->dtype, s.elements);
-        } else {
-            u->block.weights.lin[i].w = stored_mat(&s, def, &u->quant[i], u->scale[i]);
-            if (!def->cold && !u->later)
-                st_willneed(st, s.t); /* read ahead in the order of the layers, while the rest is set up */
         }
     }
     bind_biases(u);
@@ -251,6 +326,10 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
     size_t bytes = 0;
     for (size_t i = 0; i < u->ntensors; i++) {
         const struct tensor_def *def = &u->defs[i];
+        if (!weight_bits && c->mixed && forms) {
+            bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, def);
+            continue;
+        }
         const struct quant_form form = weight_bits ? (struct quant_form){weight_bits, QUANT_GROUP, false}
                                                    : quant_form_of(forms, def->name, c);
         bytes += form.bits && (form.is_own || stored_is_quantizable(def))

@@ -28,6 +28,7 @@ struct unit {
         most,                        /* and of the one that has most here */
         sets;                        /* adapters on the same weights, 1 where there is one or none */
     bool fp8;                        /* linears may be stored as F8_E4M3 */
+    bool joins;                      /* kv_b_proj is stored in two parts */
     bool later;        /* what is bound is only read where there is no quantized form of it: requant.c */
     struct st *made;   /* owned: the file with that form, or NULL */
     struct slab lists; /* owned: all lists below, and those of the block */
@@ -43,6 +44,7 @@ struct unit {
                                 f32 */
     struct quant *quant;      /* [ntensors] of matrices that are quantized */
     float **scale;            /* [ntensors] the same of the scales of FP8 linears */
+    float **joined;           /* [ntensors] and of what is stored in two parts, or NULL */
     struct param *params;     /* [nparams] */
 };
 
@@ -67,7 +69,7 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, 
                  char *complaints, size_t size);
 
 /* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model
- * quantized by MLX, or NULL. */
+ * whose matrices differ, or NULL. */
 size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
                    size_t weight_bits);
 

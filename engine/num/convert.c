@@ -7,12 +7,13 @@
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
     CACHE_LINE = 64, /* bytes */
-    HALVES = 256,    /* numbers rounded at once */
+    BLOCK_STEP = 128,
+    HALVES = 256, /* numbers rounded at once */
 };
 
 const char *convert_element(struct mat w, size_t row, size_t col)
 {
-    return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
+    return (const char *)w.data + (mat_stored_row(w.turn, row) * w.cols + col) * dtype_size(w.dtype);
 }
 
 size_t convert_row_bytes(struct mat w)
@@ -48,10 +49,19 @@ static void convert_quant(const struct kernels *k, float *dst, struct mat w, siz
     }
 }
 
+static const char *block_row(struct mat w, size_t row)
+{
+    return (const char *)w.data + mat_stored_row(w.turn, row) * block_row_bytes(w.block, w.cols);
+}
+
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
     if (w.quant) {
         convert_quant(k, dst, w, row, col, n);
+        return;
+    }
+    if (w.block) {
+        k->block_to_f32(dst, block_row(w, row), w.block, col, n);
         return;
     }
     k->to_f32[w.dtype](dst, convert_element(w, row, col), n);
@@ -65,15 +75,29 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
     }
 }
 
+static void fetch(const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += CACHE_LINE)
+        __builtin_prefetch(from + i);
+}
+
 void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
 {
     if (row >= w.rows)
         return;
+    if (w.block) {
+        fetch(block_row(w, row) + block_row_bytes(w.block, col), block_row_bytes(w.block, n));
+        return;
+    }
     const size_t bits = w.quant ? w.quant->bits : 8 * dtype_size(w.dtype);
     const char *from =
         w.quant ? (const char *)convert_words(w, row) + col * bits / 8 : convert_element(w, row, col);
-    for (size_t i = 0; i < n * bits / 8; i += CACHE_LINE)
-        __builtin_prefetch(from + i);
+    fetch(from, n * bits / 8);
+}
+
+size_t convert_step(struct mat w)
+{
+    return w.quant ? w.quant->group : w.block ? BLOCK_STEP : 1;
 }
 
 void convert_round(float *dst, const float *src, size_t n)
@@ -86,7 +110,12 @@ void convert_round(float *dst, const float *src, size_t n)
     }
 }
 
+bool convert_is_in_place(struct mat w)
+{
+    return !w.quant && !w.block && !w.turn;
+}
+
 bool convert_is_plain(struct mat w)
 {
-    return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
+    return convert_is_in_place(w) && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
 }

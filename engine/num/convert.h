@@ -22,12 +22,18 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
  * quantized rows col begins a group. */
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n);
 
+/* Columns that parts of a row are best multiples of: groups must be whole, and of the largest
+ * blocks half of one is converted for nothing at most. No more than a group has. */
+size_t convert_step(struct mat w);
+
 /* Asks for the bytes of such elements ahead, without a wait; of a row there is not, nothing. */
 void convert_fetch(struct mat w, size_t row, size_t col, size_t n);
 
 /* n numbers to the nearest that bf16 has, to even between two; dst may be src. */
 void convert_round(float *dst, const float *src, size_t n);
 
+/* Elements of its dtype, row after row. */
+bool convert_is_in_place(struct mat w);
 /* Floats that may be read where they lie. */
 bool convert_is_plain(struct mat w);
 

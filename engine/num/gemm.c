@@ -240,7 +240,7 @@ void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
 static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
 {
     const size_t parts = parts_of(num, n * w.rows * w.cols),
-                 step = w.quant && w.quant->group > SHARE ? w.quant->group : SHARE;
+                 step = convert_step(w) > SHARE ? convert_step(w) : SHARE;
 #pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
     for (size_t i = 0; i < parts; i++) {
         const struct share s = share_of(w.cols, step, parts, i);

@@ -14,6 +14,7 @@ enum {
     MANY_ROWS = 6,   /* up to here W is best multiplied where it lies; measured */
     SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
     SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
+    CONVERTED = 4,   /* rows that are converted at once: as many as a kernel has together */
     AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64, /* bytes */
 };
@@ -39,12 +40,34 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
     }
 }
 
+/* Rows s of W, whose order or blocks no kernel reads: some at a time become f32 in the thread's
+ * lane. The bits are those of the same numbers as stored f32. */
+static void converted_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n,
+                           struct row_span s, bool accumulate)
+{
+    const struct kernels *k = num_kernels(num);
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t fit = lane.floats / w.cols, most = fit < CONVERTED ? fit : CONVERTED;
+    for (size_t at = 0, now; at < s.rows; at += now) {
+        now = s.rows - at < most ? s.rows - at : most;
+        for (size_t r = 0; r < now; r++) {
+            convert_fetch(w, s.row + at + r + CONVERTED, 0, w.cols);
+            convert_row(k, lane.data + r * w.cols, w, s.row + at + r, 0, w.cols);
+        }
+        k->dots[DTYPE_F32](y + s.row + at, w.rows, x, w.cols, n, lane.data, w.cols, now, w.cols, accumulate);
+    }
+}
+
 /* Rows r … of W with x, as stored. */
 static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
                      size_t rows, bool accumulate)
 {
-    if (w.dtype != DTYPE_F8_E4M3 && n > MANY_ROWS) {
+    if ((w.block || w.dtype != DTYPE_F8_E4M3) && n > MANY_ROWS) {
         many_rows(num, &(struct gemm_xwt){y, x, w, n, accumulate}, (struct row_span){r, rows});
+        return;
+    }
+    if (!convert_is_in_place(w)) {
+        converted_dots(num, y, x, w, n, (struct row_span){r, rows}, accumulate);
         return;
     }
     if (w.dtype != DTYPE_F8_E4M3) {

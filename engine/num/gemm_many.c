@@ -27,7 +27,7 @@ enum {
 /* Columns of a block, and rows of a group. */
 static size_t columns_of(const struct gemm_xwt *p)
 {
-    return p->n <= IN_PLACE ? KC_IN_PLACE : KC;
+    return p->n <= IN_PLACE && convert_is_in_place(p->w) ? KC_IN_PLACE : KC;
 }
 
 static size_t rows_of(const struct gemm_xwt *p)
@@ -71,7 +71,7 @@ static void many_block(const struct num *num, const struct gemm_xwt *p, const st
                        const struct many_room *room)
 {
     const struct mat w = p->w;
-    const bool in_place = w.dtype == DTYPE_F32 || p->n <= IN_PLACE;
+    const bool in_place = convert_is_in_place(w) && (w.dtype == DTYPE_F32 || p->n <= IN_PLACE);
     struct dots_block d = {.y = p->y + at->block.row,
                            .ldy = w.rows,
                            .n = p->n,
@@ -88,7 +88,8 @@ static void many_block(const struct num *num, const struct gemm_xwt *p, const st
                            .first = at->col == 0,
                            .last = at->col + at->k == w.cols,
                            .accumulate = p->accumulate};
-    d.next_rows = next_block(w, at, &d.next);
+    if (convert_is_in_place(w))
+        d.next_rows = next_block(w, at, &d.next);
     if (!in_place)
         load_block(num, room, w, at->block, at->col, at->k);
     num_kernels(num)->dots_block(&d);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "num/block_load.h"
 #include "num/dots.h"
 #include "num/simd.h"
 #include "num/simd_quant.h"
@@ -413,6 +414,7 @@ const struct kernels KERNELS = {
     .dots =
         {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16, [DTYPE_F8_E4M3] = dots_f8},
     .dots_block = dots_block,
+    .block_to_f32 = load_blocks,
     .quant4_to_f32 = quant4_to_f32,
     .quant8_to_f32 = quant8_to_f32,
     .tile = tile,

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "num/block.h"
 #include "num/dtype.h"
 #include "num/num.h"
 
@@ -78,6 +79,8 @@ struct kernels {
     void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
                               size_t ldw, size_t rows, size_t cols, bool accumulate);
     void (*dots_block)(const struct dots_block *d);
+    /* As block_to_f32 of block.h. */
+    void (*block_to_f32)(float *dst, const void *row, enum block_type type, size_t from, size_t n);
     /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last
      * group may be shorter, by whole words. */
     void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,

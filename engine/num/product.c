@@ -29,7 +29,7 @@
 
 enum {
     KC = 384,    /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
-    KC_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
+    KC_STEP = 8, /* blocks are multiples of this, or of what weights are converted by */
     JOINED = 64, /* a second term with no more k joins the last block of the first */
     KC_MAX = KC + JOINED,
     NC_BY_K = 512,      /* columns of weights by k packed at once: each row is another page */
@@ -115,9 +115,8 @@ static size_t kc_most(const struct work *w)
 
 static size_t kc_of(const struct work *w, const struct product_term *t)
 {
-    const size_t step = t->b.quant ? t->b.quant->group : KC_STEP,
-                 blocks = (t->k + kc_most(w) - 1) / kc_most(w);
-    return round_up((t->k + blocks - 1) / blocks, step);
+    const size_t step = convert_step(t->b), blocks = (t->k + kc_most(w) - 1) / kc_most(w);
+    return round_up((t->k + blocks - 1) / blocks, step > KC_STEP ? step : KC_STEP);
 }
 
 /* Steps to the next block; false after the last. Start with {0}. */
@@ -235,8 +234,8 @@ static void pack_b_by_k(const struct work *w, const struct room *room, float *ds
 /* Weights that are already pairs of bf16, each in the four bytes of a float. */
 static bool is_paired(const struct work *w, struct mat b)
 {
-    return w->p->bf16 && w->k->per == 2 && !b.quant && b.dtype == DTYPE_BF16 && b.cols % 2 == 0 &&
-           (uintptr_t)b.data % sizeof(float) == 0;
+    return w->p->bf16 && w->k->per == 2 && convert_is_in_place(b) && b.dtype == DTYPE_BF16 &&
+           b.cols % 2 == 0 && (uintptr_t)b.data % sizeof(float) == 0;
 }
 
 /* n rows of weights from `row` on, as they are turned. */

@@ -101,7 +101,18 @@ static int add_merge(struct bpe *bpe, const struct merge_text *m, uint32_t rank,
     return 0;
 }
 
-static int parse_merges(struct bpe *bpe, const json_t *json, struct err *err)
+/* Merges of one rank are alike, and the leftmost is made first: "ranks" says them where the
+ * place in the list does not, as with SentencePiece's scores. */
+static int parse_rank(const json_t *ranks, size_t i, uint32_t *ret, struct err *err)
+{
+    const json_t *rank = json_array_get(ranks, i);
+    if (!json_is_integer(rank) || json_integer_value(rank) < 0 || json_integer_value(rank) > INT32_MAX)
+        return err_set(err, -EINVAL, "model: \"ranks\" has no rank for merge %zu", i);
+    *ret = (uint32_t)json_integer_value(rank);
+    return 0;
+}
+
+static int parse_merges(struct bpe *bpe, const json_t *json, const json_t *ranks, struct err *err)
 {
     if (!json_is_array(json))
         return err_set(err, -EINVAL, "model: \"merges\" must be a list of pairs");
@@ -123,9 +134,11 @@ static int parse_merges(struct bpe *bpe, const json_t *json, struct err *err)
         if (line && strncmp(line, "#version", 8) == 0)
             continue;
         struct merge_text m;
-        if (read_merge(item, &m))
+        if (ranks)
+            r = parse_rank(ranks, i, &rank, err);
+        if (r == 0 && read_merge(item, &m))
             r = add_merge(bpe, &m, rank++, &joined, err);
-        else
+        else if (r == 0)
             r = err_set(err, -EINVAL, "model: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", i);
     }
     textbuf_done(&joined);
@@ -186,7 +199,7 @@ int bpe_parse(struct bpe *bpe, const json_t *model, struct err *err)
     if (r == 0)
         r = parse_vocab(bpe, json_object_get(model, "vocab"), err);
     if (r == 0)
-        r = parse_merges(bpe, json_object_get(model, "merges"), err);
+        r = parse_merges(bpe, json_object_get(model, "merges"), json_object_get(model, "ranks"), err);
     if (r)
         return r;
     find_bytes(bpe);

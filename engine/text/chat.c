@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/input.h"
+#include "file/model_file.h"
 #include "text/jinja/jinja.h"
 
 enum { FILE_MAX = 64 << 20 };
@@ -60,22 +60,12 @@ const char *chat_template_token(const struct chat_template *tpl, const char *nam
 
 /* --- a model's directory --- */
 
-/* DIR/NAME; −ENOENT if there is none. */
-static int read_file(const char *dir, const char *name, char **ret, size_t *ret_n, struct err *err)
-{
-    char *path = input_path(dir, name);
-    int r =
-        path ? input_read(path, FILE_MAX, ret, ret_n, err) : err_set(err, -ENOMEM, "no memory for a path");
-    free(path);
-    return r;
-}
-
 static int read_object(const char *dir, const char *name, json_t **ret, struct err *err)
 {
     char *text;
     size_t n;
     json_error_t where;
-    int r = read_file(dir, name, &text, &n, err);
+    int r = model_file_read(dir, name, FILE_MAX, &text, &n, err);
     if (r)
         return r;
     json_t *json = json_loadb(text, n, 0, &where);
@@ -145,7 +135,7 @@ static int from_config(struct chat_template **ret, const char *dir, const json_t
             "chat_template.json or tokenizer_config.json; put the chat_template.jinja of its chat variant "
             "there, or let it continue a plain text (ringctl generate, without --chat)",
             dir);
-    char *path = input_path(dir, "tokenizer_config.json");
+    char *path = model_file_name(dir, "tokenizer_config.json");
     int r = parse_json(ret, find_template(config), tokens, path ? path : "tokenizer_config.json", err);
     free(path);
     return r;
@@ -156,7 +146,7 @@ static int from_files(struct chat_template **ret, const char *dir, const json_t 
 {
     char *text;
     size_t n;
-    int r = read_file(dir, "chat_template.jinja", &text, &n, err);
+    int r = model_file_read(dir, "chat_template.jinja", FILE_MAX, &text, &n, err);
     if (!r) {
         r = chat_template_parse(ret, text, n, tokens, err);
         free(text);

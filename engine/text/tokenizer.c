@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/input.h"
+#include "file/model_file.h"
 #include "text/pattern.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
@@ -60,13 +60,13 @@ int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct e
 
 int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err)
 {
-    char *path = input_path(dir, "tokenizer.json"), *text;
+    char *path = model_file_name(dir, "tokenizer.json"), *text;
     if (!path)
         return err_set(err, -ENOMEM, "no memory to open the tokenizer");
     size_t n;
-    int r = input_read(path, FILE_LIMIT, &text, &n, err);
+    int r = model_file_read(dir, "tokenizer.json", FILE_LIMIT, &text, &n, err);
     if (r == -ENOENT)
-        err_set(err, r, "%s: %s; a model's folder must hold its tokenizer", path, strerror(-r));
+        err_set(err, r, "%s: %s; a model must have its tokenizer beside it", path, strerror(-r));
     if (r == 0) {
         r = tokenizer_parse(ret, text, n, err);
         if (r)

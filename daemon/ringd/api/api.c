@@ -139,6 +139,15 @@ static void refuse_client(struct http_call *call)
     served_refuse(call, http_is_anthropic(call), &refusal);
 }
 
+/* Who shows nothing may come again with the token; a client's key will never do. */
+static void refuse_change(struct http_call *call)
+{
+    const bool is_known = http_may_read(call) || *http_client(call);
+    http_fail(call, is_known ? 403 : 401, is_known ? "forbidden" : "token",
+              "over TCP this needs the token: `ringctl token` prints it there, and `ringctl dashboard` opens "
+              "the dashboard with its rights");
+}
+
 void api_handle(struct api *api, struct http_call *call)
 {
     const char *method = http_method(call), *path = http_path(call);
@@ -151,10 +160,7 @@ void api_handle(struct api *api, struct http_call *call)
             continue;
         http_set_route(call, routes[i].path);
         if (routes[i].access == API_WRITES && !http_may_write(call))
-            http_fail(
-                call, 403, "forbidden",
-                "over TCP this needs the token: `ringctl token` prints it there, and `ringctl dashboard` "
-                "opens the dashboard with its rights");
+            refuse_change(call);
         else if (routes[i].access == API_READS && !http_may_read(call))
             http_fail(
                 call, 401, "token",

@@ -20,6 +20,7 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/api/job_row.h"
 #include "daemon/ringd/api/api_impl.h"
+#include "engine/file/gguf_path.h"
 
 enum { MOST = 200 };
 
@@ -57,7 +58,9 @@ static void add_folder(json_t *list, const char *folder)
         char path[4096], config[4200];
         snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
         snprintf(config, sizeof config, "%s/config.json", path);
-        if (*entries[i]->d_name != '.' && !access(config, R_OK))
+        const bool is_model =
+            gguf_is_path(path) && !gguf_path_number(path) ? !access(path, R_OK) : !access(config, R_OK);
+        if (*entries[i]->d_name != '.' && is_model)
             add(list, path);
         free(entries[i]);
     }

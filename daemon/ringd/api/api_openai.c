@@ -242,7 +242,9 @@ static int check_job(struct api *api, const struct found_model *found, struct se
                            .adapter = found->adapter,
                            .created = (time_t)job->created};
     job_waits_for(job, why, sizeof why);
-    if (!ret->model || job->state == JOB_QUEUED)
+    if (!ret->model) /* perhaps the daemon was started again while it rested */
+        coord_wake(api->setup.coord, job->id);
+    if (!ret->model || (job->state == JOB_QUEUED && !job->asked.unload_after))
         return refusal_set(refusal, REFUSAL_BUSY, "model", "%s is not ready yet: %s", ret->name,
                            *why ? why : job_state_name(job->state));
     return 0;

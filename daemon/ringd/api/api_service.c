@@ -160,8 +160,10 @@ void api_post_key(struct api *api, struct http_call *call)
                   : r == -EINVAL ? 400
                                  : 500,
                   r == -EEXIST ? "exists" : "refused", "%s", err.text);
-    else
+    else {
+        api->setup.keys_changed(api->setup.owner);
         api_reply(call, 201, json_pack("{s:s s:s s:I}", "name", name, "key", key, "rate", rate));
+    }
     explicit_bzero(key, sizeof key);
     json_decref(body);
 }
@@ -173,8 +175,10 @@ void api_delete_key(struct api *api, struct http_call *call)
     const int r = http_remove_key(api->setup.http(api->setup.owner), name, &err);
     if (r)
         http_fail(call, r == -ENOENT ? 404 : 500, r == -ENOENT ? "no-such-key" : "internal", "%s", err.text);
-    else
+    else {
+        api->setup.keys_changed(api->setup.owner);
         api_reply(call, 200, json_pack("{s:s}", "name", name));
+    }
 }
 
 void api_post_ticket(struct api *api, struct http_call *call)

@@ -68,6 +68,7 @@ struct api_setup {
     /* http_make_link */
     bool (*link)(void *owner, char *ret);
     struct http *(*http)(void *owner); /* the server, whose keys of clients change (http_keys.h) */
+    void (*keys_changed)(void *owner); /* they did: other nodes are to have them too */
 };
 
 #endif

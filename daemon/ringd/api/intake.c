@@ -30,6 +30,7 @@
 #include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
+#include "engine/file/gguf_path.h"
 
 enum { LOOK_S = 10, MOST_AT_ONCE = 16, MOST_BYTES = 64 << 20 };
 
@@ -132,16 +133,34 @@ static int look_for_own(struct path_look *l, const struct field *f, const char *
     return reads ? output_path_check_input(l->state_dir, option, path, &l->err) : 0;
 }
 
+/* All parts of a GGUF file. */
+static int look_at_parts(struct path_look *l, const char *option, const char *path)
+{
+    int r = 0;
+    for (size_t i = 0; i < gguf_path_parts(path) && !r; i++) {
+        char *part = gguf_path_part(path, i);
+        r = part ? readable(l, part) : ENOMEM;
+        if (r)
+            refuse(l, option, part ? part : path, r);
+        free(part);
+    }
+    return -r;
+}
+
 static int look_at_model(struct path_look *l, const char *option, const char *dir)
 {
+    if (gguf_is_path(dir))
+        return look_at_parts(l, option, dir);
     struct stat st;
     const bool is_lent = loan_has(l->loan, dir);
     int r = readable(l, dir);
     if (r)
         return refuse(l, option, dir, r);
     if (!is_lent && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
-        return err_set(&l->err, -ENOTDIR, "%s %s is not a folder: name the folder that holds config.json",
-                       option, dir);
+        return err_set(
+            &l->err, -ENOTDIR,
+            "%s %s is not a folder: name the folder that holds config.json, or a file that ends with .gguf",
+            option, dir);
     char *config = xasprintf("%s/config.json", dir);
     r = !is_lent ? readable(l, config) : loan_has(l->loan, config) ? 0 : ENOENT;
     if (r == ENOENT)

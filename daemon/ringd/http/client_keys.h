@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Keys of clients: each opens what is served, and nothing else of a node, so often a minute. The
- * file has their hashes; a key itself is known to its client alone. Not locked: http_keys.c is. */
+ * file has their hashes; a key itself is known to its client alone. All nodes of a cluster have the
+ * same: they tell each other theirs, and of a name the newer counts. Not locked: http_keys.c is. */
 #ifndef DAEMON_CLIENT_KEYS_H
 #define DAEMON_CLIENT_KEYS_H
 
@@ -17,7 +18,9 @@ enum { CLIENT_NAME_ROOM = 64, CLIENT_KEY_ROOM = 80, CLIENT_HASH = 32, CLIENTS_MA
 struct client_key {
     char name[CLIENT_NAME_ROOM];
     uint8_t hash[CLIENT_HASH]; /* SHA-256 of the key */
-    unsigned rate;             /* requests a minute; 0: any number */
+    unsigned rate;             /* requests a minute of one node; 0: any number */
+    uint64_t changed;          /* ms since 1970: the newer of two of a name counts */
+    bool is_gone;              /* it was removed; kept for nodes that have not heard of it */
     double left;               /* of them, now */
     struct instant at;         /* when that was */
 };
@@ -41,6 +44,11 @@ int client_keys_add(struct client_keys *keys, const char *name, unsigned rate, c
                     struct err *err);
 /* −ENOENT: there is none of this name. */
 int client_keys_remove(struct client_keys *keys, const char *name, struct err *err);
+/* What another node has, as client_keys_tell gives it: the newer ones are ours too. *ret_news: the
+ * file was written. −EBADMSG: it is no such list. */
+int client_keys_merge(struct client_keys *keys, const json_t *list, bool *ret_news, struct err *err);
+/* [{"name", "changed", "hash" and "rate" or "gone"}, …]: a new reference. */
+json_t *client_keys_tell(const struct client_keys *keys);
 /* [{"name", "rate"}, …]: a new reference. */
 json_t *client_keys_show(const struct client_keys *keys);
 

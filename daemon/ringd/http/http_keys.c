@@ -41,6 +41,21 @@ json_t *http_show_keys(struct http *http)
     return client_keys_show(&http->keys);
 }
 
+int http_merge_keys(struct http *http, const json_t *list, bool *ret_news, struct err *err)
+{
+    struct client_keys next = client_keys_copy(&http->keys);
+    const int r = client_keys_merge(&next, list, ret_news, err);
+    if (r || *ret_news)
+        return take_over(http, next, r);
+    client_keys_done(&next);
+    return 0;
+}
+
+json_t *http_tell_keys(struct http *http)
+{
+    return client_keys_tell(&http->keys);
+}
+
 unsigned http_take_turn(struct http_call *call)
 {
     struct http *http = call->http;

@@ -14,5 +14,8 @@ int http_add_key(struct http *http, const char *name, unsigned rate, char ret_ke
                  struct err *err);
 int http_remove_key(struct http *http, const char *name, struct err *err);
 json_t *http_show_keys(struct http *http);
+/* As client_keys_merge and client_keys_tell. */
+int http_merge_keys(struct http *http, const json_t *list, bool *ret_news, struct err *err);
+json_t *http_tell_keys(struct http *http);
 
 #endif

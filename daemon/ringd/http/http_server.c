@@ -283,10 +283,13 @@ static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
     body_begin(&call->body, &l->http->bodies, call_header(call->mhd, "Content-Length"),
                call_header(call->mhd, "Transfer-Encoding"));
     take_rights(l, call);
+    if (call->body.follows && !call->may_serve && !call->may_read && !*call->client)
+        return refuse(call, MHD_HTTP_UNAUTHORIZED, "token",
+                      "over TCP this needs the token (`ringctl token` prints it there) or, for what is "
+                      "served, a client's key (`ringctl key add`), as Authorization: Bearer …");
     if (call->body.follows && !call->may_serve)
         return refuse(call, MHD_HTTP_FORBIDDEN, "forbidden",
-                      "over TCP a request with a body needs the token, and Content-Type: application/json: "
-                      "`ringctl token` prints the token there, `ringctl dashboard` opens the dashboard");
+                      "over TCP a request with a body needs Content-Type: application/json");
     const struct body_refusal *refusal = call->body.refusal;
     return refusal ? refuse(call, refusal->status, refusal->code, refusal->reason) : MHD_YES;
 }

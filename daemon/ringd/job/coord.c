@@ -126,7 +126,12 @@ void coord_put_aside(struct coord *c, struct job *job, enum job_state state)
 {
     if (job->state != JOB_QUEUED)
         job_reset(job);
-    if (state == JOB_PAUSED)
+    if (state == JOB_PAUSED && job->type == JOB_SERVE)
+        snprintf(
+            job->error, sizeof job->error,
+            "nobody has asked for %zu s, so it let its memory go: the next request loads the model again",
+            job->asked.unload_after);
+    else if (state == JOB_PAUSED)
         snprintf(job->error, sizeof job->error, "paused after step %llu: `ringctl continue %llu` goes on",
                  (unsigned long long)job->step, (unsigned long long)job->id);
     else
@@ -138,6 +143,8 @@ void coord_put_aside(struct coord *c, struct job *job, enum job_state state)
     job->state = state;
     job_log_changed(&c->log, job);
     coord_land_later(c);
+    if (job->has_asks)
+        coord_wake(c, job->id);
     coord_try_start(c);
 }
 

@@ -97,6 +97,12 @@ int coord_pause(struct coord *c, uint64_t id);
  * have taken it over goes on without. −ENOENT unknown, −EALREADY it does neither. */
 int coord_continue(struct coord *c, uint64_t id);
 
+/* Somebody waits for an answer of this job that serves, or nobody does any more. One that has let
+ * its memory go begins again. */
+void coord_asked(struct coord *c, uint64_t id, bool has_asks);
+/* It begins again if it has let its memory go: somebody is about to ask. */
+void coord_wake(struct coord *c, uint64_t id);
+
 /* What is said next in a conversation that has been answered; NULL ends it. Takes the reference.
  * −ENOENT unknown, −EALREADY ended, −EBUSY it is answering, or no conversation. */
 int coord_turn(struct coord *c, uint64_t id, json_t *turn);

@@ -2,8 +2,8 @@
  *
  * The coord's inside, shared by coord.c (what users and nodes ask of it), coord_queue.c (the
  * queue), coord_again.c (jobs of an earlier life of the daemon, and their files), coord_deputy.c
- * (who may have a dossier), coord_moved.c (jobs that change hands) and coord_change.c (those that
- * serve, and get other adapters). */
+ * (who may have a dossier), coord_moved.c (jobs that change hands) and coord_serve.c (those that
+ * serve). */
 #ifndef DAEMON_COORD_IMPL_H
 #define DAEMON_COORD_IMPL_H
 
@@ -69,7 +69,7 @@ void coord_keep_tokens(struct coord *c, struct job *job);
 /* Room for a spec; an error as coord_submit has it. */
 int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
-/* coord_change.c: of job_life_setup. */
+/* coord_serve.c: of job_life_setup. */
 void coord_takes_change(void *owner, struct job *job);
 /* The deployment that a job's adapter is for (--serve-as); NULL: there is none, and a sentence says
  * so. ret_name: of the adapter. */

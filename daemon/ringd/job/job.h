@@ -12,6 +12,7 @@
 
 #include "daemon/common/job_spec.h"
 #include "daemon/ringd/job/deputy/origin.h"
+#include "daemon/ringd/job/survive/barred.h"
 #include "daemon/ringd/job/survive/interruption.h"
 #include "daemon/ringd/job/survive/kept.h"
 #include "daemon/ringd/job/survive/slow_nodes.h"
@@ -51,6 +52,7 @@ struct job {
     struct shortage *shortage;       /* owned: what its last plan lacked; NULL: it was never planned */
     char unsaved[512];               /* why its last save is not on the disk; "": it is */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
+    bool has_asks;                   /* it serves, and somebody waits for an answer */
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
     bool is_idle;     /* it has answered, and waits for what is said next: `result` is the answer */
     struct job_turn { /* what was said next, until a stage has read it */
@@ -87,6 +89,7 @@ struct job {
     enum job_state leaves_for;     /* what follows once it has stopped after a step; 0: it was not asked to */
     struct instant uneven_since;   /* other layers on its nodes would pay since then; {0}: they would not */
     struct slow_nodes slow;        /* as learned in this attempt and earlier ones */
+    struct barred barred;
     struct interruption interruption; /* the latest; its count is 0: there was none */
     uint32_t attempt;                 /* how often it was begun before */
     uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */

@@ -40,6 +40,8 @@ void life_enter(struct job_life *l, enum job_state state)
     l->job->state = state;
     timer_stop(l->deadline);
     timer_stop(l->again);
+    timer_stop(l->settled);
+    timer_stop(l->unasked);
     if (job_phase(state)->again != JOB_AGAIN_NOTHING)
         timer_set_ms(l->again, AGAIN_MS);
     if (ms)
@@ -123,7 +125,7 @@ static void end_late(struct job_life *l, const struct job_phase *phase)
              job_nodes(job)->name[job_first_waited(job, NULL)], limit_ms(l, job->state) / 1e3, phase->doing);
     if (phase->late == JOB_LATE_LOST)
         life_interrupt(l, "", cause);
-    else
+    else if (!life_barred_newcomers(l, cause))
         life_stop(l, JOB_FAILED, cause);
 }
 
@@ -244,6 +246,7 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
         send_turn(l);
     else if (job->is_idle)
         l->setup.idle(l->setup.owner);
+    job_life_asked(l);
     life_look_whether_to_leave(l);
 }
 
@@ -330,7 +333,7 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
         life_interrupt(l, json_is_true(json_object_get(body, "kept")) ? "" : name, text);
     else if (json_is_true(json_object_get(body, "starved")))
         life_starve(l, name, text);
-    else if (!life_was_too_few(l, cause ? cause : "failed"))
+    else if (!life_was_too_few(l, cause ? cause : "failed") && !life_barred_newcomers(l, text))
         life_stop(l, JOB_FAILED, text);
 }
 
@@ -352,7 +355,7 @@ static void on_stopped(struct job_life *l, size_t rank, const json_t *body)
     if (job->state == JOB_STOPPING)
         check_stopped(l);
     else if (job_phase(job->state)->late == JOB_LATE_ENDED) {
-        /* Of a job that is done, or leaves, rank 0 says so in a moment. A drained node goes at once. */
+        /* Of a job that is done, or leaves, rank 0 says so in a moment. Its node may go now. */
         job_watch_release(l->watch, rank);
         life_limit(l, limit_ms(l, JOB_STOPPING));
     } else /* this node was out of its reach for too long, though perhaps it was not out of ours */
@@ -473,6 +476,19 @@ void job_life_changed(struct job_life *l)
         life_look_whether_to_leave(l);
 }
 
+void job_life_asked(struct job_life *l)
+{
+    const struct job *job = l->job;
+    timer_stop(l->unasked);
+    if (job->state == JOB_RUNNING && job->asked.unload_after && !job->has_asks)
+        timer_set_ms(l->unasked, (uint64_t)job->asked.unload_after * 1000);
+}
+
+static void on_settled(void *owner)
+{
+    job_life_changed(owner);
+}
+
 /* --- opening, closing ------------------------------------------------------------------------- */
 
 struct job *job_life_job(const struct job_life *l)
@@ -487,6 +503,8 @@ struct job_life *job_life_new(const struct job_life_setup *setup)
     l->deadline = timer_new(setup->base, on_deadline, l);
     l->commit = job_commit_new(setup->log->store, setup->post);
     l->again = timer_new(setup->base, on_again, l);
+    l->settled = timer_new(setup->base, on_settled, l);
+    l->unasked = timer_new(setup->base, life_rest, l);
     l->watch = job_watch_new(&(struct job_watch_setup){.base = setup->base,
                                                        .opts = setup->opts,
                                                        .cluster = setup->cluster,
@@ -506,6 +524,8 @@ void job_life_free(struct job_life *l)
     timer_free(l->deadline);
     job_commit_free(l->commit);
     timer_free(l->again);
+    timer_free(l->settled);
+    timer_free(l->unasked);
     job_watch_free(l->watch);
     free(l);
 }

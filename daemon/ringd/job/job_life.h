@@ -66,6 +66,8 @@ int job_life_cancel(struct job_life *l);
 /* There is one, which stops after its next step and is PAUSED then, with `over`. −EINVAL: it does
  * not train; −EBUSY: it is about to end as it will. */
 int job_life_pause(struct job_life *l);
+/* There is one, whose has_asks has changed. */
+void job_life_asked(struct job_life *l);
 /* What is said next in the conversation that it is, which has been answered; NULL ends it. Of one
  * that was interrupted it is kept until a stage can read it. Takes the reference. */
 void job_life_turn(struct job_life *l, json_t *turn);

@@ -192,7 +192,7 @@ void life_look_whether_to_leave(struct job_life *l)
         snprintf(why, sizeof why, "it is planned again %s", job->change->why);
         ask_to_leave(l, JOB_INTERRUPTED, why);
     }
-    if (job->type != JOB_TRAIN || job->leaves_for != JOB_QUEUED)
+    if ((job->type != JOB_TRAIN && job->type != JOB_SERVE) || job->leaves_for != JOB_QUEUED)
         return;
     if (departure_is_drained(job, l->setup.members, why, sizeof why)) {
         ask_to_leave(l, JOB_INTERRUPTED, why);
@@ -200,8 +200,16 @@ void life_look_whether_to_leave(struct job_life *l)
     }
     if (job->asked.is_fixed || !l->setup.ring(l->setup.owner, job, &ring, obstacle, sizeof obstacle))
         return;
-    if (departure_is_worth(job, &ring, clock_now(), why, sizeof why))
+    uint64_t wait_us;
+    if (departure_is_worth(job, &ring, clock_now(), why, sizeof why, &wait_us))
         ask_to_leave(l, JOB_INTERRUPTED, why);
+    else if (wait_us)
+        timer_set_us(l->settled, wait_us);
+}
+
+void life_rest(void *life)
+{
+    ask_to_leave(life, JOB_PAUSED, "nobody asks");
 }
 
 void life_look_at_pace(struct job_life *l)
@@ -237,6 +245,20 @@ bool life_was_too_few(struct job_life *l, const char *cause)
     i->refused = job->offered.n;
     snprintf(i->cause, sizeof i->cause, "on %zu node%s: %s", i->refused, i->refused == 1 ? "" : "s", cause);
     life_stop(l, JOB_INTERRUPTED, cause);
+    return true;
+}
+
+bool life_barred_newcomers(struct job_life *l, const char *cause)
+{
+    struct job *job = l->job;
+    char names[300], text[700];
+    if ((job->state != JOB_PLANNING && job->state != JOB_OPENING && job->state != JOB_CONNECTING) ||
+        !barred_add(&job->barred, job_nodes(job), &job->ran, l->setup.members, names, sizeof names))
+        return false;
+    snprintf(text, sizeof text, "%s takes no part: %s", names, cause);
+    plan_again(job, &job->interruption, text);
+    job_log_note(l->setup.log, job, "%s; the job goes on without it until its ringd is started again", text);
+    life_stop(l, JOB_INTERRUPTED, job->interruption.cause);
     return true;
 }
 

@@ -15,6 +15,8 @@ struct job_life {
     struct job *job;           /* borrowed: coord's; NULL: none */
     struct timer *deadline;    /* owned: of its state */
     struct timer *again;       /* owned: the message of its state may be lost */
+    struct timer *unasked;     /* owned: nobody has asked what it serves for so long */
+    struct timer *settled;     /* owned: it has run for long enough to move to more nodes */
     struct job_watch *watch;   /* owned: its nodes, while they are needed */
     struct job_commit *commit; /* owned: what its stage waits for before it saves */
 };
@@ -41,10 +43,15 @@ void life_wait(struct job_life *l);
 void life_look_on(struct job_life *l);
 /* Fewer nodes than the job had cannot hold it: it waits for the others. False: it had no more. */
 bool life_was_too_few(struct job_life *l, const char *cause);
+/* One that came to the job while it ran cannot hold its part: the job goes on without it. False:
+ * all that it was to get have run it before. */
+bool life_barred_newcomers(struct job_life *l, const char *cause);
 /* Of a job that runs: should it stop after its next step, and go on elsewhere? */
 void life_look_whether_to_leave(struct job_life *l);
 /* The same, of one whose ranks have said how fast they are. */
 void life_look_at_pace(struct job_life *l);
+/* Nobody has asked what it serves for a while: it stops, and is PAUSED then. */
+void life_rest(void *life);
 void life_left(struct job_life *l, size_t rank, const json_t *body); /* it has, rank 0 says */
 /* The job has its change from now on; why: it never will, a sentence. There is one. */
 void life_tell_change(struct job_life *l, const char *why);

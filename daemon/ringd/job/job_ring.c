@@ -65,11 +65,11 @@ void job_ring_changed(struct job_ring *j)
 }
 
 /* The connection between its neighbours is relayed, by it or the other way round. */
-static void leave_out_drained(struct members_ring *ring)
+static void leave_out(struct members_ring *ring, const struct job *job)
 {
     size_t kept = 0;
     for (size_t i = 0; i < ring->n; i++)
-        if (!*ring->at[i]->drained)
+        if (!*ring->at[i]->drained && !(job && barred_has(&job->barred, ring->at[i])))
             ring->at[kept++] = ring->at[i];
     ring->n = kept;
 }
@@ -114,7 +114,7 @@ bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring
         snprintf(why, size, "this node is drained: %s", members_self(j->setup.members)->drained);
         return false;
     }
-    leave_out_drained(ret);
+    leave_out(ret, job);
     char name[CERT_NAME];
     size_t missing = j->is_starting ? missing_members(&j->setup, name, sizeof name) : 0;
     if (missing == 1)

@@ -19,9 +19,8 @@ enum {
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
     ASKS_MAX = 4096,       /* two requests with the most inputs of embeddings; each event looks for its own */
     TOP_MAX = 20,
-    BYTES_MAX = 256,   /* of a token's text that is no UTF-8 */
-    LOSSES_MAX = 3,    /* of stages that worked on a request and said no token of it */
-    SPEED_US = 900000, /* a busy stage reports each second */
+    BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
+    LOSSES_MAX = 3,  /* of stages that worked on a request and said no token of it */
 };
 
 static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
@@ -109,23 +108,36 @@ static void fail(struct model_ask *a, const struct refusal *refusal)
     a->ops->failed(a->owner, refusal);
 }
 
+static bool any_asks(const struct desk *d, uint64_t job)
+{
+    const struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (a->job == job)
+            return true;
+    return false;
+}
+
 void ask_drop(struct model_ask *a)
 {
     if (!a)
         return;
+    struct desk *d = a->d;
+    const uint64_t job = a->job;
     if (!a->is_over) {
         count(a, DESK_CANCELLED);
         say(a, json_pack("{s:s s:I}", "do", "cancel", "id", (json_int_t)a->id));
     }
     LIST_REMOVE(a, next);
-    a->d->n--;
-    ledger_give(&a->d->bytes, a->bytes);
+    d->n--;
+    ledger_give(&d->bytes, a->bytes);
     timer_free(a->patience);
     for (size_t i = 0; i < a->nchoices; i++)
         json_decref(a->choices[i].ids);
     free(a->choices);
     json_decref(a->request);
     free(a);
+    if (!any_asks(d, job))
+        d->setup.asked(d->setup.owner, job, false);
 }
 
 static void wait_on(struct model_ask *a)
@@ -197,8 +209,11 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
         a->choices[i].ids = json_array();
     a->serving = d->serving; /* what serves now hears of it below */
     a->patience = timer_new(d->setup.base, on_patience, a);
+    const bool is_first = !any_asks(d, job);
     LIST_INSERT_HEAD(&d->asks, a, next);
     d->n++;
+    if (is_first)
+        d->setup.asked(d->setup.owner, job, true);
     wait_on(a);
     ask_stage(a);
     *ret = a;
@@ -231,12 +246,6 @@ static void close_choice(struct model_ask *a, struct ask_choice *c)
     c->is_over = true;
     if (++a->nover == a->nchoices)
         finish(a);
-}
-
-static size_t size_of(const json_t *event, const char *key)
-{
-    const json_int_t value = json_integer_value(json_object_get(event, key));
-    return value > 0 ? (size_t)value : 0;
 }
 
 /* Before it serves. */
@@ -278,9 +287,9 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
     struct desk_entry *m = entry_of(d, job);
     if (!m)
         return;
-    m->it.max_context = size_of(event, "max_context");
-    m->it.dim = size_of(event, "dim");
-    m->it.kv_blocks = size_of(event, "kv_blocks");
+    m->it.max_context = desk_size_of(event, "max_context");
+    m->it.dim = desk_size_of(event, "dim");
+    m->it.kv_blocks = desk_size_of(event, "kv_blocks");
     d->serving++;
     for (struct model_ask *a; (a = next_to_ask(d, job));) {
         a->serving = d->serving;
@@ -292,29 +301,12 @@ static void hear_serving(struct desk *d, uint64_t job, const json_t *event)
     }
 }
 
-/* Between two reports that lie far enough apart. A stage that began afresh counts from 0. */
-static void measure_speed(struct desk_model *m, const json_t *event)
-{
-    const struct desk_sample now = {clock_now(), size_of(event, "generated_tokens")};
-    const int64_t us = clock_since_us(now.at, m->since.at);
-    const bool has_work = size_of(event, "running") + size_of(event, "waiting") > 0;
-    if (m->load && now.tokens >= m->since.tokens && us >= SPEED_US)
-        m->speed = (double)(now.tokens - m->since.tokens) * 1e6 / (double)us;
-    if (!has_work)
-        m->speed = 0;
-    if (!m->load || !has_work || now.tokens < m->since.tokens || us >= SPEED_US)
-        m->since = now;
-}
-
 static void hear_load(struct desk *d, uint64_t job, const json_t *event)
 {
     struct desk_entry *m = entry_of(d, job);
     if (!m)
         return;
-    measure_speed(&m->it, event);
-    json_decref(m->it.load);
-    m->it.load = json_deep_copy(event);
-    json_object_del(m->it.load, "ev"); /* it is shown as it is */
+    desk_model_hear_load(&m->it, event);
 }
 
 static double seconds_since(struct instant then)
@@ -350,8 +342,8 @@ static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
         return;
     a->is_begun = true;
     count_begun(a);
-    const struct ask_begun begun = {.prompt_tokens = size_of(event, "prompt_tokens"),
-                                    .cached_tokens = size_of(event, "cached_tokens"),
+    const struct ask_begun begun = {.prompt_tokens = desk_size_of(event, "prompt_tokens"),
+                                    .cached_tokens = desk_size_of(event, "cached_tokens"),
                                     .tail = json_is_string(tail) ? json_string_value(tail) : "",
                                     .ntail = json_string_length(tail)};
     if (a->ops->begun)
@@ -399,7 +391,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
     struct model_ask *a = find(d, job, token);
     struct ask_choice *c = choice_of(a, token, &at);
     if (!c || !a->is_begun || !read_likely(&likely[0], rooms[0], token) ||
-        size_of(token, "n") != json_array_size(c->ids) + 1)
+        desk_size_of(token, "n") != json_array_size(c->ids) + 1)
         return; /* of an attempt that is over, or nonsense */
     wait_on(a);
     count_token(a, c);
@@ -525,13 +517,6 @@ const struct desk_model *desk_model(const struct desk *d, uint64_t job)
 {
     const struct desk_entry *m = entry_of(d, job);
     return m && m->it.max_context ? &m->it : NULL;
-}
-
-json_t *desk_model_encode(const struct desk_model *m)
-{
-    return json_pack("{s:I s:I s:I s:f s:O?}", "max_context", (json_int_t)m->max_context, "dim",
-                     (json_int_t)m->dim, "kv_blocks", (json_int_t)m->kv_blocks, "tokens_per_second", m->speed,
-                     "load", m->load);
 }
 
 static void forget_model(struct desk_entry *m)

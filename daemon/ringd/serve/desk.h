@@ -12,11 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/ringd/openai/chat_format.h"
 #include "daemon/ringd/openai/logprobs.h"
 #include "daemon/ringd/openai/refusal.h"
-#include "daemon/ringd/serve/desk_stats.h"
-#include "net/clock.h"
+#include "daemon/ringd/serve/desk_model.h"
 
 struct model_ask; /* one request */
 struct desk;
@@ -29,6 +27,8 @@ struct desk_setup {
     /* To the stage of that job, which runs on this node. Takes the reference. Not 0: there is none
      * now; the desk asks again once it serves. */
     int (*say)(void *owner, uint64_t job, json_t *message);
+    /* Requests of that job are there, from none before, or none are any more. */
+    void (*asked)(void *owner, uint64_t job, bool has_asks);
     void *owner;
     unsigned patience_ms; /* with a stage that says nothing of a request; 0: ten minutes */
 };
@@ -38,24 +38,7 @@ void desk_free(struct desk *d);
 
 /* --- models ----------------------------------------------------------------------------------- */
 
-/* What a stage says of itself once it takes requests. */
-struct desk_model {
-    uint64_t job;
-    struct chat_format format;
-    size_t max_context; /* tokens of a prompt and its answer */
-    size_t dim;         /* values of an embedding */
-    size_t kv_blocks;
-    json_t *load; /* owned: its last event "load", or NULL */
-    struct desk_stats stats;
-    double speed; /* tokens that it generated per second, lately; 0: it has nothing to do */
-    struct desk_sample {
-        struct instant at;
-        uint64_t tokens;
-    } since; /* from which on that is counted */
-};
 const struct desk_model *desk_model(const struct desk *d, uint64_t job); /* NULL: it has not served yet */
-/* For people and programs; a new object. */
-json_t *desk_model_encode(const struct desk_model *model);
 
 /* The one after it; NULL begins, and ends. */
 const struct desk_model *desk_next(const struct desk *d, const struct desk_model *before);

@@ -20,6 +20,7 @@
 #include "daemon/common/cell_kernel.h"
 #include "daemon/common/folder_files.h"
 #include "daemon/common/output_path.h"
+#include "engine/file/gguf_path.h"
 #include "engine/file/input.h"
 
 /* Of later ABIs than Debian 12's header has; linux/landlock.h. */
@@ -158,19 +159,33 @@ static int add_entries(const struct files *f, int place, const char *option, con
     return r ? r : add_rule(f, place, LANDLOCK_ACCESS_FS_READ_DIR, err);
 }
 
-static int add_read(const struct files *f, enum cell_use use, const char *option, const char *path,
-                    struct err *err)
+static int add_one(const struct files *f, enum cell_use use, const char *option, const char *path,
+                   struct err *err)
 {
     int place = open_place(AT_FDCWD, path), r = 0;
     if (place < 0)
         return 0;
     const bool has_files = is_folder(place),
-               is_wanted = use != CELL_MODEL || (has_files && !faccessat(place, "config.json", F_OK, 0));
+               is_wanted = use != CELL_MODEL || (!has_files && gguf_is_path(path)) ||
+                           (has_files && !faccessat(place, "config.json", F_OK, 0));
     if (is_wanted)
         r = check_place(f, place, false, option, path, err);
     if (is_wanted && !r)
         r = has_files ? add_entries(f, place, option, path, err) : add_rule(f, place, READ_FILE, err);
     close(place);
+    return r;
+}
+
+/* Of a GGUF file all of its parts. */
+static int add_read(const struct files *f, enum cell_use use, const char *option, const char *path,
+                    struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < gguf_path_parts(path) && !r; i++) {
+        char *part = gguf_path_part(path, i);
+        r = part ? add_one(f, use, option, part, err) : err_set(err, -ENOMEM, "out of memory");
+        free(part);
+    }
     return r;
 }
 

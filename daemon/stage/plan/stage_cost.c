@@ -33,9 +33,11 @@ struct trial {
     const struct stage_spec *spec; /* borrowed */
     size_t at;                     /* of a stage with a cache: positions that are behind it */
     struct seqs seqs;
-    uint32_t *start, *ids; /* owned */
-    int32_t *labels;       /* owned */
-    float *x, *y, *dy;     /* owned */
+    uint32_t *start, *ids;      /* owned */
+    int32_t *labels;            /* owned */
+    float *x, *y, *dy;          /* owned */
+    struct stage_piece *pieces; /* owned [seqs.n], of serving, as the next two; else NULL */
+    uint32_t *blocks, *last;    /* those of all pieces; the last row of each */
     bool trained;
     struct cache_evict cold; /* owned; without memory where a model stays in the caches */
 };
@@ -65,6 +67,28 @@ static void took(double *ret_wall, double *ret_cpu, struct moment from)
     const struct moment to = now();
     *ret_wall = to.wall - from.wall;
     *ret_cpu = to.cpu - from.cpu;
+}
+
+/* Every piece has blocks of its own, one behind the other. */
+static int trial_pieces(struct trial *t, struct err *err)
+{
+    const size_t n = t->seqs.n, each = t->spec->kv_blocks / n;
+    t->pieces = calloc(n, sizeof *t->pieces);
+    t->blocks = calloc(t->spec->kv_blocks, sizeof *t->blocks);
+    t->last = calloc(n, sizeof *t->last);
+    if (!t->pieces || !t->blocks || !t->last)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t b = 0; b < t->spec->kv_blocks; b++)
+        t->blocks[b] = (uint32_t)b;
+    for (size_t i = 0; i < n; i++) {
+        t->pieces[i] = (struct stage_piece){.blocks = t->blocks + i * each,
+                                            .nblocks = each,
+                                            .at = t->at,
+                                            .n = t->start[i + 1] - t->start[i],
+                                            .adapter = STAGE_NO_ADAPTER};
+        t->last[i] = t->start[i + 1] - 1;
+    }
+    return 0;
 }
 
 static int trial_init(struct trial *t, const struct unit_trial *want, struct err *err)
@@ -98,7 +122,7 @@ static int trial_init(struct trial *t, const struct unit_trial *want, struct err
         t->x[i] = (float)(noise >> 40) / 8388608.0f - 1.0f;
         t->dy[i] = t->x[i] * 1e-3f;
     }
-    return 0;
+    return spec->kv_blocks ? trial_pieces(t, err) : 0;
 }
 
 /* One layer over and over would stay in the caches, which many in turn push each other out of. */
@@ -123,6 +147,9 @@ static void trial_done(struct trial *t)
     free(t->x);
     free(t->y);
     free(t->dy);
+    free(t->pieces);
+    free(t->blocks);
+    free(t->last);
 }
 
 /* Of a generation: the next positions, of the head with the scores of the last. */
@@ -140,10 +167,26 @@ static int decode_once(struct trial *t, struct turn *ret, struct err *err)
     return 0;
 }
 
+/* Of serving: the next rows of each sequence, of the head with the scores of the last. */
+static int rows_once(struct trial *t, struct turn *ret, struct err *err)
+{
+    const struct stage_spec *spec = t->spec;
+    const struct moment from = now();
+    const float *logits;
+    int e = stage_rows(t->stage, t->pieces, t->seqs.n, spec->embed ? t->ids : NULL, spec->embed ? NULL : t->x,
+                       spec->head ? NULL : t->y, err);
+    if (!e && spec->head)
+        e = stage_rows_logits(t->stage, t->last, t->seqs.n, &logits, err);
+    took(&ret->wall.f, &ret->cpu.f, from);
+    return e;
+}
+
 static int trial_once(struct trial *t, struct turn *ret, struct err *err)
 {
     const struct stage_spec *spec = t->spec;
     *ret = (struct turn){0};
+    if (spec->kv_blocks)
+        return rows_once(t, ret, err);
     if (spec->kv)
         return decode_once(t, ret, err);
     struct moment from = now();
@@ -249,7 +292,7 @@ static int measure(struct sched_cost *ret, struct num *num, const struct unit_tr
         n += spent > 0 || one >= 10 * LONG_S;
         spent += one;
     }
-    if (!e && want->spec.kv)
+    if (!e && want->spec.kv && !want->spec.kv_blocks)
         e = measure_first(turn, n, &t, num, err);
     trial_done(&t);
     if (!e)
@@ -295,7 +338,7 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
     json_t *targets = json_array();
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
-    return json_pack(
+    json_t *key = json_pack(
         "{s:i s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:I s:o s:b s:b s:b s:I s:I}",
         "way", WAY, "cpu", cpu, "isa", num_isa(num), "threads", num_threads(num), "cpus",
         isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
@@ -305,6 +348,9 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
         (json_int_t)s->tune.rank, "factors", factors_of(s), "targets", targets, "trained", (int)want->trained,
         "training", (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0),
         "at", (json_int_t)want->at);
+    if (key && s->kv_blocks)
+        json_object_set_new(key, "kv_type", json_string(dtype_name(s->kv_type)));
+    return key;
 }
 
 static int make_path(char *ret, size_t size, const json_t *key)

@@ -14,12 +14,13 @@ struct unit_trial {
     /* Of a stage with this unit alone and one slot. Its tokens and seqs are the microbatch that is
      * timed. */
     struct stage_spec spec;
-    size_t at;    /* generation: how many positions the cache holds before it */
+    size_t at;    /* generation, serving: how many positions the cache holds before it, of each sequence */
     bool trained; /* the backward reaches this unit; otherwise ret->i and ret->w are 0 */
 };
 
 /* Measures the unit's tasks in seconds. For a generation, ret->r is the first forward after the
- * weights were mapped. If the control group limits the CPUs, ret is what the task takes on average
+ * weights were mapped. With a pool of blocks (kv_blocks), it is timed as serving runs it: seqs
+ * sequences with equal parts of the tokens, and the head's scores of the last token of each. If the control group limits the CPUs, ret is what the task takes on average
  * when it runs again and again.
  * fingerprint: the model's; with "" no result is written to the cache or read from it.
  * may_time: if false, only the cache is read; without a result there it returns −EBUSY. */

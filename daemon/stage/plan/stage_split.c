@@ -15,6 +15,7 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
 #include "daemon/stage/plan/decode_forecast.h"
+#include "daemon/stage/plan/rows_forecast.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "engine/pipe/sched_text.h"
@@ -524,7 +525,7 @@ static int split_on_nodes(struct head *h, struct err *err)
     if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
     if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
-        decode_forecast_make(h);
+        (h->plan.type == JOB_SERVE ? rows_forecast_make : decode_forecast_make)(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

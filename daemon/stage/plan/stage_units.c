@@ -45,6 +45,28 @@ struct stage_spec unit_spec(const struct job_plan *p, const struct config *confi
                                .kv = p->kv};
 }
 
+/* Of a job that serves: the blocks that its sequences need. */
+static size_t blocks_of(const struct unit_want *w)
+{
+    const size_t each = (w->tokens + w->seqs - 1) / w->seqs;
+    return w->seqs * ((w->at + each + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK);
+}
+
+/* All together hold what one sequence of the job may hold, but for a block that is begun of each:
+ * the node has memory for that. */
+static bool has_room(const struct unit_want *w, const struct job_plan *p)
+{
+    return w->seqs <= JOB_SERVED_MAX && (blocks_of(w) - w->seqs) * STAGE_KV_BLOCK <= p->positions;
+}
+
+/* A pool of them, and logits behind each sequence. */
+static void with_pool(struct stage_spec *spec, const struct job_plan *p, const struct unit_want *w)
+{
+    spec->kv_blocks = blocks_of(w);
+    spec->kv_type = p->kv_type;
+    spec->logit_rows = w->seqs;
+}
+
 /* --- timing ----------------------------------------------------------------------------------- */
 
 static double seconds_now(void)
@@ -70,6 +92,8 @@ int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *l
             .spec = unit_spec(plan, config, w->unit, w->tokens, w->seqs), .at = w->at, .trained = w->trained};
         const bool in_time = w->needed || seconds_now() - began < BUDGET_S;
         trial.spec.cache_dir = cached ? dir : NULL;
+        if (plan->kv_blocks)
+            with_pool(&trial.spec, plan, w);
         ret_have[i] = false;
         if (!num)
             continue;
@@ -125,6 +149,8 @@ int units_decode(struct unit_list *list, const json_t *units, const struct job_p
             return -EBADMSG;
         list->at[i] =
             (struct unit_want){(size_t)unit, (size_t)tokens, (size_t)seqs, (size_t)at, trained, needed};
+        if (plan->kv_blocks && !has_room(&list->at[i], plan))
+            return -EBADMSG;
     }
     return 0;
 }

@@ -20,7 +20,7 @@ enum { UNITS_MOST = 512 };
 struct unit_want {
     size_t unit;         /* as in split.h */
     size_t tokens, seqs; /* of the microbatch */
-    size_t at;           /* of a generation: positions behind it */
+    size_t at;           /* of a generation, and of each sequence that is served: positions behind it */
     bool trained;        /* the backward reaches it */
     bool needed;         /* also when time has run out */
 };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each microbatch has a row of every sequence that waits for its next token, but no more than its
- * share, so that as many are under way as there are stages; and the next pieces of prompts, so
- * many tokens of all of them together. */
+ * Puts together the microbatch whose rows pipe/rows_order.h chooses. */
 #include "daemon/stage/serve/serve_impl.h"
 
 #include <errno.h>
@@ -10,16 +8,7 @@
 #include <string.h>
 
 #include "daemon/stage/choice.h"
-
-static bool is_ready(const struct seq *q)
-{
-    return q->is_running && !q->is_in_flight && !q->ending;
-}
-
-static size_t left_of(const struct seq *q)
-{
-    return q->n - q->computed;
-}
+#include "engine/pipe/rows_order.h"
 
 static int flight_room(struct flight *f, const struct job_plan *p, struct err *err)
 {
@@ -107,7 +96,8 @@ static void want_hidden(struct flight *f, struct seq *q, size_t n)
     f->batch.first_hidden = (uint32_t)f->batch.nrows - f->batch.nhidden;
 }
 
-/* The next n rows of a sequence, of which the last `guessed` stand behind its tokens. */
+/* The next n rows of a sequence, of which the last `guessed` stand behind its tokens. Returns how
+ * many tokens are chosen behind them. */
 static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, size_t guessed,
                struct err *err)
 {
@@ -130,7 +120,8 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
         want_hidden(f, q, n);
         return 0;
     }
-    return q->computed == q->n ? want_tokens(s, f, q, guessed, err) : 0;
+    const int r = q->computed == q->n ? want_tokens(s, f, q, guessed, err) : 0;
+    return r ? r : q->computed == q->n ? (int)guessed + 1 : 0;
 }
 
 static size_t count_running(const struct server_run *s)
@@ -139,33 +130,6 @@ static size_t count_running(const struct server_run *s)
     for (const struct seq *q = s->seqs; q; q = q->next)
         n += q->is_running;
     return n;
-}
-
-static bool wants_rows(const struct seq *q)
-{
-    return is_ready(q) && (left_of(q) > 1 || q->ask->kind == ASK_EMBED);
-}
-
-/* The oldest whose prompt is not read. A microbatch gives the hidden values of one embedding. */
-static struct seq *next_prompt(const struct server_run *s, const struct flight *f)
-{
-    struct seq *q = s->seqs;
-    while (q && !(wants_rows(q) && !(f->hidden && q->ask->kind == ASK_EMBED)))
-        q = q->next;
-    return q;
-}
-
-static size_t count_prompts(const struct server_run *s)
-{
-    size_t n = 0;
-    for (const struct seq *q = s->seqs; q; q = q->next)
-        n += wants_rows(q);
-    return n;
-}
-
-static bool wants_token(const struct seq *q)
-{
-    return is_ready(q) && left_of(q) == 1 && q->ask->kind == ASK_TEXT;
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -202,59 +166,64 @@ static size_t guess(struct server_run *s, const struct flight *f, struct seq *q,
                : 0;
 }
 
-/* A token of each that waits for one, but of `most` at most. What is left of `choices` is for
- * guesses. */
-static int add_tokens(struct server_run *s, struct flight *f, size_t most, size_t choices, struct err *err)
+/* --- what pipe/rows_order.h asks -------------------------------------------------------------- */
+
+struct filling_flight {
+    struct server_run *s;
+    struct flight *f;
+    struct err *err;
+};
+
+static void *next_seq(void *owner, void *seq)
 {
-    size_t wanting = 0;
-    for (const struct seq *q = s->seqs; q; q = q->next)
-        wanting += wants_token(q);
-    wanting = smaller(wanting, most);
-    size_t spare = choices > wanting ? choices - wanting : 0;
-    int r = 0;
-    for (struct seq *q = s->seqs; q && !r && f->batch.npieces < most; q = q->next) {
-        if (!wants_token(q) || !seq_grow(s, q, q->n))
-            continue;
-        const size_t left = wanting > f->batch.npieces ? wanting - f->batch.npieces : 1,
-                     guessed = guess(s, f, q, (spare + left - 1) / left);
-        spare -= guessed;
-        r = add(s, f, q, 1 + guessed, guessed, err);
-    }
-    return r;
+    const struct filling_flight *o = owner;
+    return seq ? ((struct seq *)seq)->next : o->s->seqs;
 }
 
-static int add_prompts(struct server_run *s, struct flight *f, struct err *err)
+static struct rows_seq look(const void *seq)
 {
-    size_t rows = s->head->spec.prefill_step;
-    struct seq *q; /* looked for each time: it may have given its blocks */
-    int r = 0;
-    while (!r && rows && f->batch.npieces < s->plan->seqs && f->batch.nchoices < s->plan->seqs &&
-           (q = next_prompt(s, f))) {
-        const size_t n = smaller(left_of(q), rows);
-        r = add(s, f, q, n, 0, err);
-        q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
-        f->has_prompt = true;
-        rows -= n;
-    }
+    const struct seq *q = seq;
+    return (struct rows_seq){.is_running = q->is_running,
+                             .is_ready = q->is_running && !q->is_in_flight && !q->ending,
+                             .is_hidden = q->ask->kind == ASK_EMBED,
+                             .left = q->n - q->computed};
+}
+
+static int add_token(void *owner, void *seq, size_t most)
+{
+    struct filling_flight *o = owner;
+    struct seq *q = seq;
+    if (!seq_grow(o->s, q, q->n))
+        return 0;
+    const size_t guessed = guess(o->s, o->f, q, most);
+    return add(o->s, o->f, q, 1 + guessed, guessed, o->err);
+}
+
+static int add_piece(void *owner, void *seq, size_t n)
+{
+    struct filling_flight *o = owner;
+    struct seq *q = seq;
+    const int r = add(o->s, o->f, q, n, 0, o->err);
+    q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
+    o->f->has_prompt = true;
     return r;
 }
 
 int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct err *err)
 {
+    struct filling_flight filling = {s, f, err};
+    const struct rows_source source = {&filling, next_seq, look, add_token, add_piece};
+    const struct rows_limits limits = serve_limits(s);
     *f = (struct flight){0};
     *ret_any = false;
     int r = seqs_admit(s, err);
-    const size_t running = count_running(s), ranks = s->plan->ranks, share = (running + ranks - 1) / ranks,
-                 seqs = s->plan->seqs, prompts = count_prompts(s), most = seqs - (prompts && seqs > 1);
-    if (r || !running)
+    if (r || !count_running(s))
         return r;
     r = flight_room(f, s->plan, err);
     if (!r)
-        r = add_tokens(s, f, smaller(share, most), prompts ? most - smaller(most, prompts - 1) : most, err);
-    if (!r)
-        r = add_prompts(s, f, err);
-    *ret_any = !r && f->batch.npieces;
+        r = rows_order_next(&limits, &source);
+    *ret_any = r > 0;
     if (!*ret_any)
         flight_done(f);
-    return r;
+    return r < 0 ? r : 0;
 }

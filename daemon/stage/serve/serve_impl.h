@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The inside of serving on rank 0, shared by serve.c (its life: requests in, microbatches out),
- * serve_seq.c (sequences, from a request to their end), serve_batch.c (which rows come next) and
+ * serve_seq.c (sequences, from a request to their end), serve_batch.c (the next microbatch) and
  * serve_tell.c (what the daemon hears). */
 #ifndef DAEMON_SERVE_IMPL_H
 #define DAEMON_SERVE_IMPL_H
@@ -11,6 +11,7 @@
 #include "daemon/stage/serve/serve_ask.h"
 #include "daemon/stage/serve/serve_draft.h"
 #include "daemon/stage/stage_drive.h"
+#include "engine/pipe/rows_order.h"
 #include "net/clock.h"
 
 /* One answer of a request: its prompt and the tokens so far. */
@@ -63,6 +64,11 @@ struct server_run {
     struct serve_counts counts, told;
     struct instant told_at;
 };
+
+static inline struct rows_limits serve_limits(const struct server_run *s)
+{
+    return (struct rows_limits){s->plan->ranks, s->plan->seqs, s->head->spec.prefill_step};
+}
 
 /* --- serve_seq.c --- */
 

@@ -191,8 +191,10 @@ static int begin(struct server_run *s, struct seq *q)
 
 int seqs_admit(struct server_run *s, struct err *err)
 {
+    const struct rows_limits limits = serve_limits(s);
+    const size_t most = rows_running_most(&limits);
     size_t n = running(s);
-    for (struct seq *q = s->seqs; q && n < s->plan->seqs * s->plan->ranks; q = q->next) {
+    for (struct seq *q = s->seqs; q && n < most; q = q->next) {
         if (q->is_running || q->is_in_flight || (q->choice && !q->ask->is_read))
             continue;
         /* Those that run need a block each before long. */

@@ -35,14 +35,32 @@ static double seconds_won(const struct job *job, size_t nodes, struct instant no
     return made ? took / (double)made * (double)left / (double)nodes : 0;
 }
 
+static double settles_after(const struct job *job, unsigned moves)
+{
+    return SETTLED * job->start.connected * (double)(1U << (moves < DOUBLINGS_MAX ? moves : DOUBLINGS_MAX));
+}
+
+static bool is_worth(const struct job *job, const struct members_ring *ring, struct instant now,
+                     uint64_t *ret_wait_us)
+{
+    const uint64_t ran = clock_since_us(now, job->began_running),
+                   settled = (uint64_t)(settles_after(job, job->interruption.count) * 1e6);
+    if (job->type == JOB_TRAIN)
+        return seconds_won(job, ring->n, now) >= WORTH * job->start.connected;
+    *ret_wait_us = ran < settled ? settled - ran : 0;
+    return !*ret_wait_us;
+}
+
 bool departure_is_worth(const struct job *job, const struct members_ring *ring, struct instant now, char *why,
-                        size_t size)
+                        size_t size, uint64_t *ret_wait_us)
 {
     const struct job_nodes *offered = &job->offered;
+    *ret_wait_us = 0;
     for (size_t i = 0; i < ring->n; i++) {
-        if (job_nodes_find(offered, ring->at[i]->id) < offered->n || member_trains(ring->at[i]))
+        if (job_nodes_find(offered, ring->at[i]->id) < offered->n ||
+            (job->type == JOB_TRAIN && member_trains(ring->at[i])))
             continue;
-        if (seconds_won(job, ring->n, now) < WORTH * job->start.connected)
+        if (!is_worth(job, ring, now, ret_wait_us))
             return false;
         snprintf(why, size, "node %s can take part", ring->at[i]->name);
         return true;
@@ -92,9 +110,8 @@ static void say_cause(char *why, size_t size, const char *name, const struct res
 
 bool departure_is_uneven(struct job *job, struct instant now, struct resplit *ret, char *why, size_t size)
 {
-    const unsigned doublings = job->slow.moves < DOUBLINGS_MAX ? job->slow.moves : DOUBLINGS_MAX;
     const double ran = (double)clock_since_us(now, job->began_running) / 1e6,
-                 settled = SETTLED * job->start.connected * (double)(1U << doublings);
+                 settled = settles_after(job, job->slow.moves);
     double step;
     if (!look_at_pace(job, now, ret, &step)) {
         job->uneven_since = (struct instant){0};

@@ -17,10 +17,12 @@
 bool departure_is_drained(const struct job *job, const struct members *m, char *why, size_t size);
 
 /* A node of the ring that the job was not planned for, in `why`: "node c can take part". The ring
- * is what a job would get now. False unless the steps so far say that one node more saves several
- * times what the last start of the job took. */
+ * is what a job would get now. Of a job that trains false unless the steps so far say that one node
+ * more saves several times what the last start of the job took. One that serves has no end: it
+ * moves once it has run for a while, longer after each time, and *ret_wait_us is how long that
+ * still takes; else 0. */
 bool departure_is_worth(const struct job *job, const struct members_ring *ring, struct instant now, char *why,
-                        size_t size);
+                        size_t size, uint64_t *ret_wait_us);
 
 /* A node computes at another speed than planned, and other layers would save several times what a
  * move costs: "node b takes 2.1 times as long as planned: …" in `why`. False until that has cost as

@@ -168,14 +168,20 @@ static int place_new(void **state)
     static struct place p;
     strcpy(p.dir, "/tmp/ringd-cell-XXXXXX");
     assert_non_null(mkdtemp(p.dir));
-    static const char *const folders[] = {"state",     "state/results", "state/models",    "hub",
-                                          "hub/blobs", "hub/snapshots", "hub/snapshots/1", "out",
-                                          "other",     "keys"};
+    static const char *const folders[] = {
+        "state",           "state/results", "state/models", "hub",  "hub/blobs", "hub/snapshots",
+        "hub/snapshots/1", "out",           "other",        "keys", "split"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         make_folder(&p, folders[i]);
-    static const char *const files[] = {
-        "state/identity", "hub/blobs/abc", "hub/snapshots/1/model.safetensors",
-        "hub/blobs/def",  "other/file",    "keys/key.json"};
+    static const char *const files[] = {"state/identity",
+                                        "hub/blobs/abc",
+                                        "hub/snapshots/1/model.safetensors",
+                                        "hub/blobs/def",
+                                        "other/file",
+                                        "keys/key.json",
+                                        "split/m-00001-of-00002.gguf",
+                                        "split/m-00002-of-00002.gguf",
+                                        "split/other.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         write_file(&p, files[i]);
     char path[200];
@@ -240,6 +246,7 @@ static void live_in_cell(const struct place *p, unsigned landlock_most)
     have_no_cache();
     cell_add(&rules, CELL_MODEL, "--model", in(p, "hub/snapshots/1"), &err);
     cell_add(&rules, CELL_MODEL, "--model", in(p, "keys"), &err);
+    cell_add(&rules, CELL_MODEL, "--model", in(p, "split/m-00001-of-00002.gguf"), &err);
     cell_add(&rules, CELL_WRITE, "--adapter-out", in(p, "out"), &err);
     cell_add(&rules, CELL_WRITE, "--adapter-out", in(p, "state/results/new"), &err);
     cell_add(&rules, CELL_APPEND, "--log", in(p, "log"), &err);
@@ -251,7 +258,11 @@ static void live_in_cell(const struct place *p, unsigned landlock_most)
     EXPECT(!opens(in(p, "hub/snapshots/1/model.safetensors"), O_RDONLY));
     EXPECT(opens(in(p, "hub/snapshots/1/model.safetensors"), O_RDWR) == -EACCES);
     EXPECT(opens(in(p, "hub/blobs/def"), O_RDONLY) == -EACCES);
-    EXPECT(opens(in(p, "keys/key.json"), O_RDONLY) == -EACCES); /* no model, for it has no config.json */
+    EXPECT(opens(in(p, "keys/key.json"), O_RDONLY) == -EACCES);     /* no model, for it has no config.json */
+    EXPECT(!opens(in(p, "split/m-00001-of-00002.gguf"), O_RDONLY)); /* a GGUF file with all its parts, */
+    EXPECT(!opens(in(p, "split/m-00002-of-00002.gguf"), O_RDONLY));
+    EXPECT(opens(in(p, "split/m-00002-of-00002.gguf"), O_RDWR) == -EACCES);
+    EXPECT(opens(in(p, "split/other.gguf"), O_RDONLY) == -EACCES); /* and nothing beside it */
     EXPECT(opens(in(p, "state/identity"), O_RDONLY) == -EACCES);
     EXPECT(opens(in(p, "other/file"), O_RDONLY) == -EACCES);
     EXPECT(!opens(in(p, "out/new"), O_WRONLY | O_CREAT | O_TRUNC));

@@ -39,8 +39,8 @@ static void changing_over_tcp_needs_the_token(void **state)
 #define POST "POST /j HTTP/1.1\r\n" HOST "Content-Length: 2\r\n"
 #define JSON "Content-Type: application/json; charset=utf-8\r\n"
     expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "\r\n", "200", "write=0");
-    expect(dial_tcp(f), POST JSON "\r\n{}", "403", "forbidden");
-    expect(dial_tcp(f), POST JSON "Authorization: Bearer wrong!\r\n\r\n{}", "403", "forbidden");
+    expect(dial_tcp(f), POST JSON "\r\n{}", "401", "`ringctl token`");
+    expect(dial_tcp(f), POST JSON "Authorization: Bearer wrong!\r\n\r\n{}", "401", "`ringctl token`");
     expect(dial_tcp(f), POST "Authorization: Bearer sesame\r\n\r\n{}", "403", "application/json");
     expect(dial_tcp(f), POST "Content-Type: application/jsonx\r\nAuthorization: Bearer sesame\r\n\r\n{}",
            "403", "application/json");
@@ -89,7 +89,7 @@ static void a_ticket_becomes_a_session(void **state)
     http_set_token(f->http, "sesame");
     expect(dial_tcp(f), request, "200", "write=1 read=1");
     http_set_token(f->http, "another");
-    expect(dial_tcp(f), request, "403", "forbidden");
+    expect(dial_tcp(f), request, "401", "`ringctl token`");
 }
 
 static void other_hosts_and_origins_are_refused(void **state)
@@ -138,11 +138,12 @@ static void a_large_body_is_refused(void **state)
 static void a_body_without_the_token_is_not_awaited(void **state)
 {
     struct fixture *f = *state;
-    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Content-Length: 8000000\r\n\r\n", "403",
-           "forbidden");
-    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n", "403",
-           "forbidden");
-    expect(dial_tcp(f), "GET /j HTTP/1.1\r\n" HOST "Content-Length: 8000000\r\n\r\n", "403", "forbidden");
+    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Content-Length: 8000000\r\n\r\n", "401",
+           "`ringctl token`");
+    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n", "401",
+           "`ringctl token`");
+    expect(dial_tcp(f), "GET /j HTTP/1.1\r\n" HOST "Content-Length: 8000000\r\n\r\n", "401",
+           "`ringctl token`");
 }
 
 static void await_held(struct fixture *f)

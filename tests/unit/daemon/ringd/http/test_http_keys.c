@@ -36,11 +36,11 @@ static void a_key_opens_what_is_served_alone(void **state)
     snprintf(header, sizeof header, "GET /x HTTP/1.1\r\n" HOST "X-Api-Key: %s\r\n\r\n", key);
     expect(dial_tcp(f), header, "200", "write=0 read=0 n=0 body= serve=1");
     key[10] ^= 1;
-    try_key(f, "POST /x", "Content-Type: application/json\r\n", "{}", "403", "forbidden");
+    try_key(f, "POST /x", "Content-Type: application/json\r\n", "{}", "401", "ringctl key add");
     key[10] ^= 1;
     struct err err;
     assert_int_equal(http_remove_key(f->http, "phone", &err), 0);
-    try_key(f, "POST /x", "Content-Type: application/json\r\n", "{}", "403", "forbidden");
+    try_key(f, "POST /x", "Content-Type: application/json\r\n", "{}", "401", "ringctl key add");
     assert_int_equal(http_remove_key(f->http, "phone", &err), -ENOENT);
 }
 
@@ -62,7 +62,7 @@ static void listed_origins_may_read_answers(void **state)
            "foreign-origin");
     expect(dial_tcp(f), "GET /x HTTP/1.1\r\n" HOST "Origin: https://chat.example\r\n\r\n", "200", "serve=0");
     key[10] ^= 1; /* the page sees why it is refused */
-    try_key(f, "POST /x", "Content-Type: application/json\r\nOrigin: https://chat.example\r\n", "{}", "403",
+    try_key(f, "POST /x", "Content-Type: application/json\r\nOrigin: https://chat.example\r\n", "{}", "401",
             "Access-Control-Allow-Origin: https://chat.example");
 }
 
@@ -140,6 +140,84 @@ static void names_and_numbers_are_bounded(void **state)
     client_keys_done(&k);
 }
 
+/* One node tells another what it has. */
+static bool tell(const struct client_keys *from, struct client_keys *to)
+{
+    json_t *list = client_keys_tell(from);
+    struct err err;
+    bool news;
+    if (client_keys_merge(to, list, &news, &err))
+        fail_msg("%s", err.text);
+    json_decref(list);
+    return news;
+}
+
+static void nodes_have_the_same_keys(void **state)
+{
+    struct client_keys a, b;
+    struct err err;
+    char second[CLIENT_KEY_ROOM];
+    (void)state;
+    assert_int_equal(client_keys_open(&a, NULL, &err), 0);
+    assert_int_equal(client_keys_open(&b, NULL, &err), 0);
+    assert_int_equal(client_keys_add(&a, "phone", 6, key, &err), 0);
+    assert_true(tell(&a, &b));
+    assert_string_equal(client_keys_find(&b, key)->name, "phone");
+    assert_int_equal(client_keys_find(&b, key)->rate, 6);
+    assert_false(tell(&a, &b));
+    assert_false(tell(&b, &a));
+    assert_int_equal(client_keys_remove(&b, "phone", &err), 0);
+    assert_false(tell(&a, &b)); /* what is gone does not come back from who has not heard of it */
+    assert_null(client_keys_find(&b, key));
+    assert_true(tell(&b, &a));
+    assert_null(client_keys_find(&a, key));
+    json_t *shown = client_keys_show(&a);
+    assert_int_equal(json_array_size(shown), 0);
+    json_decref(shown);
+    assert_int_equal(client_keys_add(&a, "phone", 0, second, &err), 0); /* within the same millisecond, too */
+    assert_true(tell(&a, &b));
+    assert_non_null(client_keys_find(&b, second));
+    client_keys_done(&a);
+    client_keys_done(&b);
+}
+
+/* Each has given the name away while they did not see each other: one key is left, on both. */
+static void one_of_two_keys_of_a_name_stays(void **state)
+{
+    struct client_keys a, b;
+    struct err err;
+    char other[CLIENT_KEY_ROOM];
+    (void)state;
+    assert_int_equal(client_keys_open(&a, NULL, &err), 0);
+    assert_int_equal(client_keys_open(&b, NULL, &err), 0);
+    assert_int_equal(client_keys_add(&a, "phone", 0, key, &err), 0);
+    assert_int_equal(client_keys_add(&b, "phone", 0, other, &err), 0);
+    assert_int_equal(tell(&a, &b) + tell(&b, &a), 1);
+    assert_int_equal(!client_keys_find(&a, key) + !client_keys_find(&a, other), 1);
+    assert_int_equal(!client_keys_find(&a, key), !client_keys_find(&b, key));
+    client_keys_done(&a);
+    client_keys_done(&b);
+}
+
+static void nonsense_changes_nothing(void **state)
+{
+    static const char *const lists[] = {"[1]", "[{\"name\":\"../x\",\"changed\":1,\"gone\":true}]",
+                                        "[{\"name\":\"x\",\"changed\":1,\"hash\":\"00\",\"rate\":1}]",
+                                        "[{\"name\":\"x\",\"changed\":-1,\"gone\":true}]",
+                                        "[{\"name\":\"x\",\"changed\":9223372036854775807,\"gone\":true}]"};
+    struct client_keys k;
+    struct err err;
+    bool news;
+    (void)state;
+    assert_int_equal(client_keys_open(&k, NULL, &err), 0);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_loads(lists[i], 0, NULL);
+        assert_int_equal(client_keys_merge(&k, list, &news, &err), -EBADMSG);
+        json_decref(list);
+    }
+    client_keys_done(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +225,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(listed_origins_may_read_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_has_no_key, set_up, tear_down),
         cmocka_unit_test(a_rate_is_kept),
+        cmocka_unit_test(nodes_have_the_same_keys),
+        cmocka_unit_test(one_of_two_keys_of_a_name_stays),
+        cmocka_unit_test(nonsense_changes_nothing),
         cmocka_unit_test(names_and_numbers_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

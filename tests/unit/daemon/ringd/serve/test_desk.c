@@ -24,6 +24,8 @@ static struct world {
     struct model_ask *ask;
     json_t *said;  /* owned: what the stage was told, a list */
     bool is_gone;  /* there is no stage */
+    bool has_asks; /* as the desk said last */
+    size_t asked;  /* how often it did */
     size_t wanted; /* tokens of each choice */
     size_t begun, ended, cut, answered, failed;
     size_t tokens[2];
@@ -42,6 +44,14 @@ static int say(void *owner, uint64_t job, json_t *message)
     }
     json_array_append_new(w->said, message);
     return 0;
+}
+
+static void on_asked(void *owner, uint64_t job, bool has_asks)
+{
+    struct world *w = owner;
+    assert_int_equal(job, JOB);
+    w->has_asks = has_asks;
+    w->asked++;
 }
 
 static void on_begun(void *owner, const struct ask_begun *begun)
@@ -89,7 +99,8 @@ static const struct ask_ops plain_ops = {.answered = on_answered, .failed = on_f
 static int start(void **state)
 {
     world = (struct world){.base = event_base_new(), .said = json_array(), .wanted = 100};
-    world.desk = desk_new(&(struct desk_setup){.base = world.base, .say = say, .owner = &world});
+    world.desk =
+        desk_new(&(struct desk_setup){.base = world.base, .say = say, .asked = on_asked, .owner = &world});
     *state = &world;
     return 0;
 }
@@ -325,9 +336,28 @@ static void what_a_model_works_on_is_shown(void **state)
     json_decref(shown);
 }
 
+/* Its owner lets the memory of a model go while nobody asks. */
+static void the_first_and_the_last_request_are_said(void **state)
+{
+    struct world *w = *state;
+    struct refusal refusal;
+    struct model_ask *second;
+    ask(w, 1);
+    assert_true(w->has_asks);
+    assert_int_equal(
+        desk_ask(w->desk, &second, JOB, json_pack("{s:s}", "kind", "text"), 1, &text_ops, w, &refusal), 0);
+    ask_drop(second);
+    assert_int_equal(w->asked, 1);
+    ask_drop(w->ask);
+    w->ask = NULL;
+    assert_false(w->has_asks);
+    assert_int_equal(w->asked, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_first_and_the_last_request_are_said, start, stop),
         cmocka_unit_test_setup_teardown(a_request_is_answered_token_by_token, start, stop),
         cmocka_unit_test_setup_teardown(after_a_loss_it_goes_on_behind_its_tokens, start, stop),
         cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),

@@ -32,8 +32,9 @@ static struct job job_on(unsigned nodes)
 static bool is_worth(const struct job *job, struct members *m, char *why, size_t size)
 {
     struct members_ring ring;
+    uint64_t wait_us;
     members_ring(m, NULL, &ring);
-    return departure_is_worth(job, &ring, (struct instant){20 * SECOND}, why, size);
+    return departure_is_worth(job, &ring, (struct instant){20 * SECOND}, why, size, &wait_us);
 }
 
 static void a_drained_node_is_left(void **state)
@@ -76,6 +77,28 @@ static void a_node_more_is_taken_if_it_pays(void **state)
     job.start.connected = 3;
     job.began_step = 30; /* no step yet: nothing is known */
     assert_false(is_worth(&job, m, why, sizeof why));
+    members_free(m);
+}
+
+/* Its start took 3 s: it stays for 30 s, and for 60 s once it has moved. */
+static void what_serves_moves_once_it_has_run_for_a_while(void **state)
+{
+    (void)state;
+    char why[200] = "";
+    struct members *m = row_of(3, true);
+    struct members_ring ring;
+    uint64_t wait_us;
+    struct job job = job_on(2);
+    job.type = JOB_SERVE;
+    members_ring(m, NULL, &ring);
+    assert_false(departure_is_worth(&job, &ring, (struct instant){20 * SECOND}, why, sizeof why, &wait_us));
+    assert_int_equal(wait_us, 10 * SECOND);
+    assert_true(departure_is_worth(&job, &ring, (struct instant){30 * SECOND}, why, sizeof why, &wait_us));
+    assert_int_equal(wait_us, 0);
+    assert_string_equal(why, "node n2 can take part");
+    job.interruption.count = 1;
+    assert_false(departure_is_worth(&job, &ring, (struct instant){30 * SECOND}, why, sizeof why, &wait_us));
+    assert_int_equal(wait_us, 30 * SECOND);
     members_free(m);
 }
 
@@ -212,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_drained_node_is_left),
         cmocka_unit_test(a_node_more_is_taken_if_it_pays),
+        cmocka_unit_test(what_serves_moves_once_it_has_run_for_a_while),
         cmocka_unit_test(who_is_in_the_plan_or_busy_is_no_news),
         cmocka_unit_test(a_slow_node_gives_layers_away),
         cmocka_unit_test(being_slow_must_last),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adapters that come to jobs that serve, and leave them, while those are at work: each such job is
- * planned again at once. Called by coord.c; loop thread. */
+ * What jobs that serve do beyond others. Adapters come to them and leave them while they are at
+ * work: each is planned again at once. With --keep-alive they let their nodes go while nobody asks,
+ * and begin again with the next request. Called by coord.c; loop thread. */
 #include "daemon/ringd/job/coord_impl.h"
 
 #include <errno.h>
@@ -114,4 +115,26 @@ void coord_serve_result(struct coord *c, struct job *job)
     else
         job_log_note(&c->log, job, "its adapter goes to job %llu, which serves it as %s from now on",
                      (unsigned long long)to->id, name);
+}
+
+/* --- --keep-alive ---------------------------------------------------------------------------- */
+
+void coord_asked(struct coord *c, uint64_t id, bool has_asks)
+{
+    struct job *job = coord_find_job(c, id);
+    if (!job || !job->asked.unload_after)
+        return;
+    job->has_asks = has_asks;
+    struct job_life *life = coord_life_of(c, job);
+    if (life)
+        job_life_asked(life);
+    else if (has_asks)
+        coord_wake(c, id);
+}
+
+void coord_wake(struct coord *c, uint64_t id)
+{
+    const struct job *job = coord_find_job(c, id);
+    if (job && job->asked.unload_after && job->state == JOB_PAUSED)
+        coord_continue(c, id);
 }
