@@ -188,7 +188,7 @@ FUZZ_CC   ?= clang-14
 RUNS      ?= 100000
 fuzzer    := $(findstring fuzzer,$(SAN))
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
-$(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(all_libs)
+$(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(if $(fuzzer),,$(B)/tests/fuzz/replay/replay.o) $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS) $(fuzz_libs)
 $(B)/tests/fuzz/fuzz_events: fuzz_libs := -lcurl
 fuzz-programs: $(fuzz_bin)

@@ -61,8 +61,8 @@ static const struct ctl_command commands[] = {
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
      ctl_local_main, .options = ctl_local_options, .has_rest = true},
 
-    {"pull", "ORG/NAME[@REVISION]", "bring a model from a hub to this node, or go on with that", ctl_pull_main,
-     .group = "Models"},
+    {"pull", "ORG/NAME[@REVISION]", "bring a model from a hub to this node, or go on with that",
+     ctl_pull_main, .group = "Models"},
     {"models", "(list | show MODEL | remove MODEL | pin MODEL | unpin MODEL | verify MODEL)",
      "the models of this node that have a name", ctl_models_main,
      .words = "list show remove pin unpin verify"},

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "engine/file/gguf_path.h"
 

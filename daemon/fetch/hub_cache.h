@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 
 /* Its folder, by HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME; NULL: there is none. The caller
  * frees. */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 
 enum { HUB_URL = 8192, HUB_HEADERS_MAX = 64 << 10 /* bytes of all lines of an answer */ };
 

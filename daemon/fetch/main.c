@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
-#include "daemon/common/models_dir.h"
+#include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/fetch_cell.h"
 #include "daemon/fetch/hub_cache.h"

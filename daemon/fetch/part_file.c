@@ -234,7 +234,7 @@ int part_file_finish(struct part_file *p, struct err *err)
         unlinkat(p->folder, p->mark, 0);
         r = err_set(
             err, -EBADMSG,
-            "%s: the bytes that came are not those that the hub announced, their hash is another: they "
+            "%s: the bytes that came are not those that the hub announced, for their hash differs: they "
             "were thrown away",
             p->file.name);
     } else if ((r = name_it(p))) {

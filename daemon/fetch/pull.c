@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/common/models_dir.h"
+#include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/hub_cache.h"
 #include "daemon/fetch/hub_listing.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "net/auth.h"
 #include "net/cert.h"
@@ -355,16 +355,15 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                             MESSAGE_FROM_MEMBER,
                             "a job needs this model there: it is pulled if it is missing",
                             {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "ORG/NAME@COMMIT")}},
-    [MESSAGE_MODEL_TOLD] =
-        {"model-told",
-         MESSAGE_FROM_MEMBER,
-         "to who wants it: how much of the model is there; again while that changes",
-         {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "as it was asked for"),
-          FLAG("ready", NEEDED, .doc = "it is there, whole"),
-          WHOLE("done", FIELD_ANY, NEEDED, .doc = "bytes that are there"),
-          WHOLE("total", FIELD_ANY, NEEDED, .doc = "of so many; 0: not known yet"),
-          WHOLE("rate", FIELD_ANY, NEEDED, .doc = "bytes a second"),
-          TEXT("why", SENTENCE, .doc = "it cannot be pulled: a sentence")}},
+    [MESSAGE_MODEL_TOLD] = {"model-told",
+                            MESSAGE_FROM_MEMBER,
+                            "to who wants it: how much of the model is there; again while that changes",
+                            {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "as it was asked for"),
+                             FLAG("ready", NEEDED, .doc = "it is there, whole"),
+                             WHOLE("done", FIELD_ANY, NEEDED, .doc = "bytes that are there"),
+                             WHOLE("total", FIELD_ANY, NEEDED, .doc = "of so many; 0: not known yet"),
+                             WHOLE("rate", FIELD_ANY, NEEDED, .doc = "bytes a second"),
+                             TEXT("why", SENTENCE, .doc = "it cannot be pulled: a sentence")}},
 
     /* --- what a model costs --- */
     [MESSAGE_COST_ASK] = {"cost-ask",

@@ -19,7 +19,7 @@ static int send_message(void *owner, const uint8_t to[16], json_t *message)
     return peers_send(n->peers, to, message);
 }
 
-/* Of the jobs here and, by their rows, of those of other heads: this node may have a part in any. */
+/* Of the jobs here and of those of other heads: this node may have a part in any. */
 static json_t *in_use(void *owner)
 {
     const struct node *n = owner;

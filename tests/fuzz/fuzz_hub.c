@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a hub sends, as it may be of an enemy: headers up to the first empty line, then a listing, an
- * index behind the next NUL. What is taken of it names files of one folder alone. */
+ * What a hub sends, as it may be of an enemy: headers up to the first empty line, then a listing,
+ * an index behind the next NUL. What is taken of it names files of one folder alone. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

@@ -128,6 +128,59 @@ holds 'a missing model' "$work/said" 'Repository not found'
 pulls ../tiny >"$work/said" 2>&1 && fail 'a path was taken for a name'
 holds 'a path' "$work/said" 'no name of a model'
 
+say '^C keeps what has come'
+mark=$(next_line "$work/requests")
+echo 300000 >"$hub/stall"
+RINGD_SOCKET=$(sock_of 1) "$ringctl" pull test/tiny >"$work/said" 2>&1 &
+pull=$!
+await_line "$work/requests" '^cdn GET .* 0 300000 ' 30 "$mark"
+kill -INT $pull
+await_end $pull 10
+equal 'its status' $? 130
+holds 'what it says' "$work/said" 'the same command goes on from there'
+pulls test/tiny >/dev/null || fail 'pull'
+sent_once "$mark" 300000
+
+say 'within the quota the longest unused goes, and a pinned one stays'
+stop_node 1
+node_options='--models-quota 3M'
+start_node 1
+other=1$(echo $commit | cut -c 2-)
+sed -i "s/\"sha\":\"$commit/\"sha\":\"$other/" "$hub/listing"
+pulls test/tiny >/dev/null || fail 'pull'
+[ -e "$store/test/tiny@$other" ] && [ ! -e "$store/$model" ] || fail 'no room was made'
+on 1 models pin test/tiny >/dev/null
+sed -i "s/\"sha\":\"$other/\"sha\":\"$commit/" "$hub/listing"
+pulls test/tiny >"$work/said" 2>&1 && fail 'the quota was exceeded'
+holds 'a full store' "$work/said" 'are left of --models-quota'
+stop_node 1
+node_options=
+rm -r "$work/n1"
+
+say "Hugging Face's cache is read in place, also without a hub"
+cache=$HF_HOME/hub/models--test--tiny
+mkdir -p "$cache/refs" "$cache/blobs" "$cache/snapshots/$commit"
+printf %s $commit >"$cache/refs/main"
+for file in config.json generation_config.json tokenizer.json tokenizer_config.json model.safetensors; do
+    cp "$hub/files/$file" "$cache/blobs/of-$file"
+    ln -s "../../blobs/of-$file" "$cache/snapshots/$commit/$file"
+done
+mark=$(next_line "$work/requests")
+HF_HUB_OFFLINE=1
+export HF_HUB_OFFLINE
+start_node 1
+limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model test/tiny --max-tokens 12 --seed 3 Once >"$work/cached" 2>/dev/null ||
+    fail 'generate from the cache'
+pulls test/other >"$work/said" 2>&1 && fail 'a hub was asked'
+holds 'offline' "$work/said" 'HF_HUB_OFFLINE forbids to ask a hub'
+equal 'requests' "$(tail -n "+$mark" "$work/requests" | wc -l)" 0
+on 1 models remove test/tiny >/dev/null || fail 'remove'
+same 'the cache' "$hub/files/model.safetensors" "$cache/blobs/of-model.safetensors"
+stop_node 1
+rm -r "$work/n1" "$cache"
+unset HF_HUB_OFFLINE
+start_node 1
+
 say 'a job by its name: each node of the ring pulls it, and the answer is that of the folder'
 start_node 2
 start_node 3
@@ -137,6 +190,7 @@ limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model test/tiny --max-tok
 limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model "$hub/files" --max-tokens 12 --seed 3 Once >"$work/plain" 2>/dev/null ||
     fail 'generate'
 same 'the answer' "$work/named" "$work/plain"
+same 'the answer from a cache' "$work/cached" "$work/plain"
 for node in 1 2 3; do
     same "node $node" "$hub/files/model.safetensors" "$work/n$node/models/$model/model.safetensors"
 done

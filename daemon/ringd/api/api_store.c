@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/api/api_reply.h"

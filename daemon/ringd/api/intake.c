@@ -25,7 +25,7 @@
 #include "daemon/ringd/job/results.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/common/json_weight.h"
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/output_path.h"
 #include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/spawn_socket.h"

@@ -28,7 +28,7 @@ struct hub_fetch_ops {
     /* So many bytes are to come: hub_fetch_say_room is expected. NULL, as the next: never asked. */
     void (*room)(void *owner, uint64_t bytes);
     void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file);
-    /* Once, and last: why NULL, it is done; else a sentence. passing: the same may succeed later. */
+    /* Once, and last. why: NULL, it is done; or a sentence. passing: it may succeed later. */
     void (*over)(void *owner, const char *why, bool passing);
 };
 /* what: "pull", "resolve" or "verify". The process lives until it is over, or hub_fetch_stop. */

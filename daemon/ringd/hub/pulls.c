@@ -33,8 +33,8 @@ struct pull {
 
 struct pulls {
     struct pulls_setup setup;
-    struct fetchers *fetchers; /* owned */
-    TAILQ_HEAD(, pull) list;   /* oldest first */
+    struct fetchers *fetchers;        /* owned */
+    TAILQ_HEAD(pull_list, pull) list; /* oldest first */
     size_t n;
     uint64_t begun;
 };
@@ -171,9 +171,8 @@ static void start(struct pull *p)
 static void start_next(struct pulls *a)
 {
     size_t running = 0;
-    struct pull *p, *waits = NULL;
-    TAILQ_FOREACH(p, &a->list, next)
-    {
+    struct pull *waits = NULL;
+    for (struct pull *p = TAILQ_FIRST(&a->list); p; p = TAILQ_NEXT(p, next)) {
         running += p->state == PULL_RUNS;
         waits = !waits && p->state == PULL_WAITS ? p : waits;
     }
@@ -253,9 +252,8 @@ struct pull *pulls_next(const struct pulls *a, const struct pull *last)
     return last ? TAILQ_NEXT(last, next) : TAILQ_FIRST(&a->list);
 }
 
-void pulls_stop(struct pulls *a, struct pull *p)
+void pull_stop(struct pull *p)
 {
-    (void)a;
     if (!is_under_way(p))
         return;
     hub_fetch_stop(p->fetch);

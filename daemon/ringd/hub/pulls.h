@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "engine/err.h"
 
 struct aside;
@@ -40,9 +40,9 @@ int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */
 struct pull *pulls_find(const struct pulls *p, const char *name);
 struct pull *pulls_next(const struct pulls *p, const struct pull *last); /* NULL: the first; the end */
-void pulls_stop(struct pulls *p, struct pull *one);
 void pulls_forget(struct pulls *p, const char *model);
 
+void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
 bool pull_is_verify(const struct pull *p);
@@ -50,7 +50,7 @@ const char *pull_why(const struct pull *p); /* PULL_FAILED: a sentence */
 /* It has failed, and may be tried again by itself: not at once, and later if it will fail again. */
 bool pull_may_retry(const struct pull *p);
 void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total, double *ret_rate);
-/* {"number", of this pull in this life of the daemon, "model", "asked", "state", "done", "total", "rate", "seconds_left", "file", "error"} */
+/* As docs/API.md has it; its number is of this life of the daemon. */
 json_t *pull_row(const struct pull *p);
 
 #endif

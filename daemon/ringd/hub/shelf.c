@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/common/json_list.h"
-#include "daemon/common/models_dir.h"
+#include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/aside.h"
 

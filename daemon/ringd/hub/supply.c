@@ -8,7 +8,7 @@
 #include <sys/queue.h>
 
 #include "daemon/common/conf.h"
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
@@ -71,7 +71,7 @@ struct supply {
     uint64_t quota;
     struct pulls *pulls; /* owned */
     json_t *whole;       /* owned: the exact names of the models that are here */
-    TAILQ_HEAD(, supply_told) told;
+    TAILQ_HEAD(told_list, supply_told) told;
     size_t ntold;
     LIST_HEAD(, supply_asker) askers;
     size_t naskers;
@@ -190,7 +190,7 @@ int supply_stop(struct supply *s, const char *name)
     struct pull *p = pulls_find(s->pulls, whole);
     if (!p || (pull_state(p) != PULL_RUNS && pull_state(p) != PULL_WAITS))
         return -ENOENT;
-    pulls_stop(s->pulls, p);
+    pull_stop(p);
     return 0;
 }
 

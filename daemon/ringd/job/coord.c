@@ -421,8 +421,7 @@ static struct job_life *new_life(struct coord *c)
 
 /* --- opening, closing ------------------------------------------------------------------------- */
 
-static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why,
-                      size_t size)
+static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)
 {
     const struct coord *c = owner;
     return c->setup.has_model(c->setup.owner, model, ring, why, size);

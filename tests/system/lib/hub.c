@@ -2,10 +2,10 @@
  *
  * A hub of models on 127.0.0.1, and a second port to which it sends for weights. Serves the files
  * of DIR/files under any name, and DIR/listing as what it says of the model. Misbehaves as files in
- * DIR say. Once each, and then gone: busy (503), expired (the second port refuses a link), and, with
- * a number of bytes in them, reset and stall (an answer breaks off there, or stands still). For as
- * long as they are there: wrong (a byte of weights is another), gated (403). Prints the two ports,
- * then a line for each request: hub|cdn METHOD PATH FROM BYTES token|open. usage: hub DIR */
+ * DIR say. Once each, and then gone: busy (503), expired (the second port refuses a link), and,
+ * with a number of bytes in them, reset and stall (an answer breaks off there, or stands still).
+ * For as long as they are there: wrong (a byte of weights is another), gated (403). Prints the two
+ * ports, then a line for each request: hub|cdn METHOD PATH FROM BYTES token|open. usage: hub DIR */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

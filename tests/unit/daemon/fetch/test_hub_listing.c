@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is taken of a hub's list of files, of its headers, and of names of models: enemies' included. */
+ * What is taken of a hub's list of files, of its headers, and of names of models: enemies'
+ * included. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/fetch/hub_headers.h"
 #include "daemon/fetch/hub_listing.h"
 

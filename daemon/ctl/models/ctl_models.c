@@ -9,7 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
@@ -72,7 +72,7 @@ static bool on_event(void *owner, const char *type, const json_t *data)
     return take_row(p, json_deep_copy(data));
 }
 
-/* ^C ends the pull as well: it would take the line for hours, and goes on from here another time. */
+/* ^C ends the pull as well: it would take the line for hours, and can go on another time. */
 static bool on_signal(void *owner, int index)
 {
     struct ctl_pull *p = owner;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 #include "engine/err.h"
 
 enum { MODELS_PATH = MODEL_NAME + 32 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/common/model_name.h"
+#include "daemon/common/model/model_name.h"
 
 #include <errno.h>
 #include <stdio.h>

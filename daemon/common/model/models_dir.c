@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/common/models_dir.h"
+#include "daemon/common/model/models_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,9 +19,9 @@ int models_dir_open(const char *path, struct err *err)
     if (mkdir(path, 0770) && errno != EEXIST)
         return err_set(err, -errno, "the folder of models %s cannot be made: %s", path, strerror(errno));
     const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return dir < 0
-               ? err_set(err, -errno, "the folder of models %s cannot be opened: %s", path, strerror(errno))
-               : dir;
+    if (dir < 0)
+        return err_set(err, -errno, "the folder of models %s cannot be opened: %s", path, strerror(errno));
+    return dir;
 }
 
 /* --- paths ------------------------------------------------------------------------------------ */
