@@ -15,9 +15,9 @@
 
 enum {
     CONNECT_S = 15,
-    STALL_S = 30,  /* a connection over which nothing comes for so long is given up */
-    HOPS_MAX = 6,  /* redirects of one request */
-    POLL_MS = 250, /* between two ticks */
+    STALL_S = 30,   /* a connection over which nothing comes for so long is given up */
+    HOPS_MAX = 6,   /* redirects of one request */
+    POLL_MS = 1000, /* libcurl knows its own deadlines; this bounds the wait for them */
     FIRST_WAIT_MS = 500,
     LAST_WAIT_MS = 30000,
 };
@@ -170,8 +170,6 @@ static int run(struct hub *h)
         return CURLE_OUT_OF_MEMORY;
     while (!is_over && !curl_multi_perform(h->multi, &running) && running) {
         curl_multi_poll(h->multi, &watch, h->setup.watch >= 0, POLL_MS, NULL);
-        if (h->setup.tick)
-            h->setup.tick(h->setup.owner);
         is_over = is_let_go(h);
     }
     for (CURLMsg *m; (m = curl_multi_info_read(h->multi, &left));)
@@ -253,15 +251,14 @@ bool hub_is_passing(int r, const struct hub_headers *headers)
 
 int hub_wait(struct hub *h, struct hub_patience *p, const struct hub_headers *headers)
 {
-    const uint64_t most = h->setup.patience_us ? h->setup.patience_us : PATIENCE_US,
-                   gone = clock_since_us(clock_now(), p->since);
+    const uint64_t gone = clock_since_us(clock_now(), p->since);
     uint64_t ms = (uint64_t)FIRST_WAIT_MS << (p->tries < 6 ? p->tries : 6);
     p->tries++;
     if (ms > LAST_WAIT_MS)
         ms = LAST_WAIT_MS;
     if (headers->retry_after_s)
         ms = headers->retry_after_s * UINT64_C(1000);
-    if (gone + ms * 1000 > most)
+    if (gone + ms * 1000 > PATIENCE_US)
         return -ETIMEDOUT;
     const struct instant until = {clock_now().us + ms * 1000};
     for (struct instant now = clock_now(); now.us < until.us; now = clock_now()) {

@@ -16,13 +16,10 @@
 
 struct hub;
 
-struct hub_setup {             /* all borrowed */
-    const char *endpoint;      /* "https://huggingface.co" */
-    const char *token;         /* NULL: none */
-    int watch;                 /* readable: whoever wanted all this has changed its mind, or is gone */
-    uint64_t patience_us;      /* how long it may go without a new byte; 0: 5 minutes */
-    void (*tick)(void *owner); /* some time has passed; NULL: nobody asks */
-    void *owner;
+struct hub_setup {        /* all borrowed */
+    const char *endpoint; /* "https://huggingface.co" */
+    const char *token;    /* NULL: none */
+    int watch;            /* readable: whoever wanted all this has changed its mind, or is gone */
 };
 /* −EINVAL and a sentence: that is no endpoint. */
 int hub_open(struct hub **ret, const struct hub_setup *setup, struct err *err);

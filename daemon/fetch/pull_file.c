@@ -13,7 +13,7 @@ enum { LINKS_MAX = 5 /* a signed link that is refused so often in a row is no ma
 
 struct file_pull {
     struct part_file *part;
-    uint64_t asked_from;
+    uint64_t asked_from, size;
     bool has_moved; /* bytes have come since the last try */
     void (*come)(void *owner, uint64_t bytes, uint64_t back);
     void *owner;
@@ -78,7 +78,7 @@ static bool begin(void *owner, const struct hub_headers *h)
 {
     struct file_pull *p = owner;
     const uint64_t at = part_file_at(p->part);
-    if (h->status == 206 && (!h->has_range || h->from != p->asked_from))
+    if (h->status == 206 && (!h->has_range || h->from != p->asked_from || h->total != p->size))
         p->r = err_set(p->err, -EPROTO, "other bytes come than were asked for");
     if (h->status == 206 || p->r)
         return !p->r;
@@ -158,7 +158,7 @@ static int pull_bytes(const struct pull_source *from, struct file_pull *p, const
 int pull_file(const struct pull_source *from, int folder, const struct hub_file *file,
               void (*come)(void *owner, uint64_t bytes, uint64_t back), void *owner, struct err *err)
 {
-    struct file_pull p = {.come = come, .owner = owner, .err = err};
+    struct file_pull p = {.size = file->size, .come = come, .owner = owner, .err = err};
     uint64_t at;
     int r = part_file_open(&p.part, folder, file, &at, err);
     if (r)

@@ -31,7 +31,7 @@ void models_part_path(char ret[MODELS_PATH], const char *model)
     snprintf(ret, MODELS_PATH, ".part/%.*s", MODEL_NAME - 1, model);
 }
 
-void models_record_path(char ret[MODELS_PATH], const char *model)
+static void record_path(char ret[MODELS_PATH], const char *model)
 {
     snprintf(ret, MODELS_PATH, ".records/%.*s.json", MODEL_NAME - 1, model);
 }
@@ -138,7 +138,7 @@ bool models_is_whole(int dir, const char *model)
 json_t *models_record_read(int dir, const char *model)
 {
     char path[MODELS_PATH];
-    models_record_path(path, model);
+    record_path(path, model);
     char *text = read_file(dir, path, RECORD_MAX);
     json_t *record = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -151,7 +151,7 @@ json_t *models_record_read(int dir, const char *model)
 int models_record_write(int dir, const char *model, const json_t *record)
 {
     char path[MODELS_PATH];
-    models_record_path(path, model);
+    record_path(path, model);
     char *text = json_dumps(record, JSON_INDENT(1));
     const int r = text ? write_file(dir, path, text) : -ENOMEM;
     free(text);
@@ -251,7 +251,7 @@ int models_remove(int dir, const char *model)
 {
     char part[MODELS_PATH], record[MODELS_PATH];
     models_part_path(part, model);
-    models_record_path(record, model);
+    record_path(record, model);
     int r = remove_folder(dir, part);
     if (r && r != -ENOENT)
         return r;

@@ -20,9 +20,8 @@ enum { MODELS_PATH = MODEL_NAME + 32 };
 /* Opens the folder, and makes it if need be. The descriptor, or −errno and a sentence. */
 int models_dir_open(const char *path, struct err *err);
 
-/* Paths below it. model: an exact name. */
+/* The path below it of a model under way. model: an exact name. */
 void models_part_path(char ret[MODELS_PATH], const char *model);
-void models_record_path(char ret[MODELS_PATH], const char *model);
 /* Makes the folders on the way to a path. 0 or −errno. */
 int models_make_parents(int dir, const char *path);
 

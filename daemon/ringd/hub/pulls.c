@@ -279,11 +279,6 @@ enum pull_state pull_state(const struct pull *p)
     return p->state;
 }
 
-bool pull_is_verify(const struct pull *p)
-{
-    return p->is_verify;
-}
-
 const char *pull_why(const struct pull *p)
 {
     return p->why;

@@ -45,7 +45,6 @@ void pulls_forget(struct pulls *p, const char *model);
 void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
-bool pull_is_verify(const struct pull *p);
 const char *pull_why(const struct pull *p); /* PULL_FAILED: a sentence */
 /* It has failed, and may be tried again by itself: not at once, and later if it will fail again. */
 bool pull_may_retry(const struct pull *p);
