@@ -86,7 +86,7 @@ train 1 '(adapter-out|a-file).*Not a directory' --adapter-out a-file/adapter
 train 1 'lora_B.weight has the wrong shape' --init-adapter "$cases/llama_gqa_rope3/adapter_attn_init"
 train 1 'out.adapter.*cannot be (read|opened)' --resume
 refused 1 'no-such-model cannot be opened: No such file' generate --model no-such-model hello
-refused 1 'model/tokenizer.json: .*must hold its tokenizer' generate --model "$cases/llama_gqa_rope3/model" hello
+refused 1 'model/tokenizer.json: .*must have its tokenizer beside it' generate --model "$cases/llama_gqa_rope3/model" hello
 refused 1 'entry 2 is not a token id below 512' generate --model "$llama" --ids 1,512
 refused 1 'one token alone has no probability' score --model "$llama" --ids 1
 
