@@ -21,7 +21,10 @@ enum {
     FIRST_WAIT_MS = 500,
     LAST_WAIT_MS = 30000,
 };
+/* A hub that has answered before is waited for. One that never has is out of reach or misspelt, and
+ * somebody waits for that sentence. */
 #define PATIENCE_US (UINT64_C(300) * 1000000)
+#define FIRST_PATIENCE_US (UINT64_C(15) * 1000000)
 
 struct hub {
     struct hub_setup setup;
@@ -29,6 +32,7 @@ struct hub {
     CURLM *multi;              /* owned */
     CURL *easy;                /* owned */
     struct curl_slist *bearer; /* owned; NULL: there is no token, or it must not travel in the clear */
+    bool has_answered;         /* with whatever status */
 };
 
 /* One answer. */
@@ -213,6 +217,7 @@ int hub_ask(struct hub *h, const struct hub_request *q, struct hub_headers *ret,
     int r = 0;
     for (int hops = 0;; hops++) {
         r = ask_once(h, url, q, ret, err);
+        h->has_answered |= !r;
         ret->is_elsewhere = !is_same_host(url, h->endpoint);
         if (r || !is_redirect(ret->status))
             break;
@@ -258,7 +263,7 @@ int hub_wait(struct hub *h, struct hub_patience *p, const struct hub_headers *he
         ms = LAST_WAIT_MS;
     if (headers->retry_after_s)
         ms = headers->retry_after_s * UINT64_C(1000);
-    if (gone + ms * 1000 > PATIENCE_US)
+    if (gone + ms * 1000 > (h->has_answered ? PATIENCE_US : FIRST_PATIENCE_US))
         return -ETIMEDOUT;
     const struct instant until = {clock_now().us + ms * 1000};
     for (struct instant now = clock_now(); now.us < until.us; now = clock_now()) {
