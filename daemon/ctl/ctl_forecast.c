@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ctl/forecast/serve_plan.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/terminal/ctl_term.h"
@@ -74,14 +75,37 @@ const char *speed_head(const json_t *plan)
 {
     const json_t *speed = json_object_get(plan, "speed");
     return !json_is_object(speed)                     ? ""
+           : json_object_get(speed, "row_seconds")    ? "\tCACHE\tTOKEN"
            : json_object_get(speed, "prompt_seconds") ? "\tCACHE\tPROMPT\tTOKEN"
                                                       : "\tROW";
+}
+
+/* Of a job that serves: the cache, and a token that is alone. */
+static void served_costs(char *ret, size_t size, const json_t *plan, size_t rank)
+{
+    struct serve_plan p;
+    struct serve_ring ring;
+    struct err err;
+    if (serve_plan_read(&p, plan, &err))
+        return;
+    if (!serve_plan_ring(&ring, &p, p.limits.ranks, NULL, &err)) {
+        const struct serve_stage *stage = &ring.stage[rank < p.limits.ranks ? rank : 0];
+        const double token = rows_line_at(&stage->rows, 1) + rows_line_at(&stage->choices, 1);
+        const json_t *kv = json_array_get(json_object_get(json_object_get(plan, "speed"), "kv"), rank);
+        snprintf(ret, size, "\t%s\t%.3g ms", print_bytes(json_number_value(kv)).text, 1e3 * token);
+        free(ring.stage);
+    }
+    serve_plan_done(&p);
 }
 
 void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank)
 {
     const json_t *speed = json_object_get(plan, "speed"), *costs = json_object_get(speed, "costs");
     double sum[2] = {0};
+    if (json_object_get(speed, "row_seconds")) {
+        served_costs(ret, size, plan, rank);
+        return;
+    }
     for (size_t s = 0; s < json_array_size(costs); s++)
         for (size_t k = 0; k < 2 && rank_of(plan, s) == rank; k++)
             sum[k] += json_number_value(json_array_get(json_array_get(costs, s), k));
@@ -96,9 +120,10 @@ void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank)
 void speed_print(const json_t *plan)
 {
     const json_t *speed = json_object_get(plan, "speed");
-    if (json_object_get(speed, "prompt_seconds") && !field_number(speed, "prompt_tokens"))
-        printf("an answer that is alone should get %.3g tokens/s\n",
-               field_number(speed, "tokens_per_second"));
+    if (json_object_get(speed, "row_seconds"))
+        printf(
+            "an answer that is alone should get %.3g tokens/s; ringctl simulate --serve says what many get\n",
+            field_number(speed, "tokens_per_second"));
     else if (json_object_get(speed, "prompt_seconds"))
         printf("the prompt of %.0f tokens should take %.3g s, every token after it %.3g ms: %.3g tokens/s\n",
                field_number(speed, "prompt_tokens"), field_number(speed, "prompt_seconds"),

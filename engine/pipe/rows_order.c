@@ -6,7 +6,7 @@
 #include "pipe/rows_order.h"
 
 /* What a microbatch has so far. */
-struct filling {
+struct rows_filling {
     const struct rows_limits *limits;
     const struct rows_source *from;
     size_t seqs, choices;
@@ -46,7 +46,7 @@ static struct census count(const struct rows_source *from)
 
 /* A token of each that waits for one, but of `most` at most. What is left of `choices` is for
  * guesses, in equal parts. */
-static int add_tokens(struct filling *f, size_t wanting, size_t most, size_t choices)
+static int add_tokens(struct rows_filling *f, size_t wanting, size_t most, size_t choices)
 {
     const struct rows_source *from = f->from;
     size_t spare = choices > wanting ? choices - wanting : 0;
@@ -64,7 +64,7 @@ static int add_tokens(struct filling *f, size_t wanting, size_t most, size_t cho
 }
 
 /* The oldest whose prompt is not read. */
-static void *next_prompt(const struct filling *f, struct rows_seq *ret)
+static void *next_prompt(const struct rows_filling *f, struct rows_seq *ret)
 {
     const struct rows_source *from = f->from;
     void *at = from->next(from->owner, NULL);
@@ -76,7 +76,7 @@ static void *next_prompt(const struct filling *f, struct rows_seq *ret)
     return at;
 }
 
-static int add_prompts(struct filling *f)
+static int add_prompts(struct rows_filling *f)
 {
     size_t rows = f->limits->prompt;
     const size_t most = f->limits->seqs;
@@ -97,7 +97,7 @@ static int add_prompts(struct filling *f)
 
 int rows_order_next(const struct rows_limits *limits, const struct rows_source *source)
 {
-    struct filling f = {.limits = limits, .from = source};
+    struct rows_filling f = {.limits = limits, .from = source};
     const struct census n = count(source);
     const size_t share = (n.running + limits->ranks - 1) / limits->ranks,
                  most = limits->seqs - (n.prompts && limits->seqs > 1),

@@ -42,8 +42,8 @@ struct rows_source {
     int (*piece)(void *owner, void *seq, size_t n); /* its next n rows */
 };
 
-/* One microbatch. Returns how many sequences have rows in it, 0: there is nothing to compute; or the
- * first −errno of the caller's functions. */
+/* One microbatch. Returns how many sequences have rows in it, 0: there is nothing to compute; or
+ * the first −errno of the caller's functions. */
 int rows_order_next(const struct rows_limits *limits, const struct rows_source *source);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What clients of a model see that a ring serves, each row in turns with what it is held against: many streams and one; a second turn and
-# the first; a long prompt beside streams; guesses that are right, and none; training beneath. With LLAMA_SERVER=PATH, llama-server on the
-# same model and as many threads.
+# What clients of a model see that a ring serves, each row in turns with what it is held against: many streams and one, and what `simulate
+# --serve` foresees of them; a second turn and the first; a long prompt beside streams; guesses that are right, and none; training beneath.
+# With LLAMA_SERVER=PATH, llama-server on the same model and as many threads.
 # usage: bench_serve.sh BUILD NAME MODEL
 # SPDX-License-Identifier: MIT
 set -eu
@@ -24,15 +24,33 @@ if [ -n "${BENCH_SERVE:-}" ]; then
             echo "$(one "$turn") $(two "$turn")" >>"$work/$1"
         done
     }
-    served plain --draft-max 0
-    one() { ask 1 plain streams=$((2 * NODES)) tokens=96 seed="$1"; }
-    two() { ask 1 plain tokens=96 seed="$1"; }
-    pairs streams
-    [ "$NODES" = 1 ] || exit 0
-    for n in 8 16; do
-        one() { ask 1 plain streams=$n tokens=96 seed="$1"; }
-        pairs "streams$n"
+    # foresee TURN STREAMS…: what the planner times of this ring now, and simulate makes of it
+    foresee() {
+        turn=$1
+        shift
+        rm -rf "$CACHE_DIRECTORY/costs"
+        "$RINGCTL" plan serve --model "$work/model" --max-context 6144 --max-kv-size 24576 --json >"$work/plan" 2>>"$work/said"
+        "$RINGCTL" simulate --serve --plan "$work/plan" --prompt-tokens 8 --max-tokens 96 --streams "$(echo "$*" | tr ' ' ,)" --json |
+            jq -r '.rows[] | "\(.streams) \(.tokens_per_second)"' >"$work/foreseen$turn"
+    }
+    # Nothing is timed beside a model that is served, so it is served anew in each turn.
+    many=$((2 * NODES))
+    [ "$NODES" = 1 ] && counts="1 2 8 16" || counts="1 $many"
+    for turn in $(seq "$turns"); do
+        # shellcheck disable=SC2086 # words
+        foresee "$turn" $counts
+        served plain --draft-max 0
+        for n in $counts; do
+            measured=$(ask 1 plain streams="$n" tokens=96 seed="$turn")
+            [ "$n" = 1 ] && alone=$measured
+            echo "$measured $alone" >>"$work/streams$n"
+            echo "$measured $(awk -v n="$n" '$1 == n {print $2}' "$work/foreseen$turn")" >>"$work/foreseen.$n"
+        done
+        "$RINGCTL" serve stop plain
+        timeout 60 sh -c 'until "$RINGCTL" jobs --json | jq -e "all(.jobs[]; .state | IN(\"done\", \"failed\", \"cancelled\"))" >/dev/null; do sleep 0.1; done'
     done
+    [ "$NODES" = 1 ] || exit 0
+    served plain --draft-max 0
     # The second turn has the first one's 2,048 tokens, and 52 more.
     two() { ask 2 plain prompt=2048 tokens=8 seed="3$1"; }
     one() { ask 2 plain prompt=2100 tokens=8 seed="3$1"; }
@@ -123,20 +141,37 @@ row() {
 }
 run() { # NODES
     NODES=$1
-    env "BENCH_SERVE=$work" "$build/ringctl" local "$NODES" --threads 1 exec sh "$0" >"$work/output" 2>&1 || {
+    env "BENCH_SERVE=$work" "CACHE_DIRECTORY=$work/cache" "$build/ringctl" local "$NODES" --threads 1 exec sh "$0" >"$work/output" 2>&1 || {
         cat "$work/output" "$work/said" >&2
         exit 1
     }
 }
 
+# foreseen STREAMS…: what was measured against what simulate --serve foresaw in the same turn
+foreseen() {
+    for n in "$@"; do
+        row "serve $name: $n, $NODES nodes: measured" tokens/s foreseen "foreseen.$n" within 10 1
+    done
+    rm "$work"/foreseen*
+}
+
 if [ "$(nproc)" -ge 2 ]; then
     run 2
-    row "serve $name: 4 streams, 2 nodes" tokens/s "2 x one stream" streams '>=' 90 2
-    rm "$work/streams"
+    row "serve $name: 4 streams, 2 nodes" tokens/s "2 x one stream" streams4 '>=' 90 2
+    foreseen 1 4
+    rm "$work"/streams*
 fi
 run 1
 row "serve $name: 8 streams, 1 node" tokens/s "8 x one stream" streams8 - - 8 # their goal is the roofline: bench_rows
 row "serve $name: 16 streams, 1 node" tokens/s "16 x one stream" streams16 - - 16
+foreseen 1 2 8 16
+# Rings that are not here, of nodes like this one: what was timed last.
+"$build/ringctl" simulate --serve --plan "$work/plan" --prompt-tokens 8 --max-tokens 96 --nodes 1 --scale-to 8 --streams 1,2,4,8,16 --csv |
+    awk -F, -v name="$name" 'NR > 1 && $2 == 2 * $1 {
+        printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %%           ", "serve " name ": " $2 ", " $1 " nodes foreseen", $3, "tokens/s", $1 " x one stream",
+            $3 / $5 * $1, "tokens/s", 100 * $5 / $1
+        print $1 < 4 ? "-" : ">= 80 %  " ($5 / $1 >= 0.8 ? "ok" : "MISSED")
+    }'
 row "first token, second turn of 2k" ms "the first turn" second '<=' 10 1
 row "gap beside a 4k prompt, p99" ms "a piece" late '<=' 200 1
 row "guesses that are right" tokens/s "without guesses" right '>=' 200 1

@@ -73,6 +73,36 @@ holds "nodes that need more" out '^2 of 4 nodes need more memory than the 2\.9 G
 simulate --recompute sometimes && fail "no such way to recompute"
 holds "no such way to recompute" err 'none|layer|stage|auto'
 
+# Serving: as many streams as nodes, each as fast as alone; a cable that is too slow; what a plan has timed, on its ring and on larger ones.
+serving() { simulate --serve --row-ms 1:10,64:10 --layers 8 --prompt-tokens 8 --max-tokens 200 "$@"; }
+serving --nodes 4 --streams 1,4 --latency-us 0 --link-gbps 1000000 --json || fail "simulate --serve: $(cat err)"
+jq -e '[.rows[].streams] == [1, 4] and (.rows[1].of_one | . > 3.9 and . <= 4) and (.rows[0].gap_seconds * 1000 | round) == 80 and
+       all(.rows[1].node_busy[]; . > 0.9) and (.rows[1].cable_busy | length) == 4' out >/dev/null || fail "four streams on four nodes: $(cat out)"
+cp out once
+serving --nodes 4 --streams 1,4 --latency-us 0 --link-gbps 1000000 --json || fail "simulate --serve, again"
+cmp -s once out || fail "the same simulation says something else"
+serving --nodes 4 --streams 4 --latency-us 0 --link-gbps 0.001 --dim 8192 --json || fail "a slow cable"
+jq -e '.rows[0] | .tokens_per_second < 5 and .cable_busy[0] > 0.9 and .node_busy[0] < 0.5' out >/dev/null || fail "a slow cable: $(cat out)"
+serving --nodes 1 --scale-to 8 --streams 2,16 --csv || fail "simulate --serve --scale-to"
+equal "sizes of rings" "$(cut -d, -f1,2 out | tr '\n' ' ')" "nodes,streams 1,2 1,16 2,2 2,16 4,2 4,16 8,2 8,16 "
+limit 120 "$ringctl" local 2 --threads 1 plan serve --model "$llama" --json >plan.json 2>err || fail "plan serve: $(cat err)"
+jq -e '.plan.speed | (.rows[0] == 1) and (.row_seconds | length) == 2 and (.hops | length) == 2' plan.json >/dev/null ||
+    fail "what rows take: $(jq -c .plan.speed plan.json)"
+simulate --serve --plan plan.json --scale-to 4 --streams 1,4 --json || fail "simulate --plan: $(cat err)"
+jq -e '[.rows[].nodes] == [2, 2, 4, 4] and all(.rows[]; .tokens_per_second > 0 and .last_first_token_seconds >= .first_token_seconds)' out \
+    >/dev/null || fail "rings like that of the plan: $(cat out)"
+jq '.plan.speed.row_seconds[1] = []' plan.json >broken.json
+simulate --serve --plan broken.json && fail "a plan without the times of a node"
+holds "a broken plan" err 'broken\.json: the costs of this plan cannot be'
+simulate --serve && fail "no costs"
+holds "no costs" err '--serve needs what rows take: --plan FILE'
+simulate --streams 4 && fail "streams of a training step"
+holds "streams of a training step" err '--streams is about serving: give --serve, too'
+serving --streams 4,x && fail "streams that are no numbers"
+holds "streams" err 'a list like 1,4,16'
+serving --schedule gpipe && fail "a schedule of serving"
+holds "a schedule of serving" err '--schedule is about training'
+
 # What cannot be.
 simulate --schedule zbv --chunks 3 && fail "three chunks of zbv"
 holds "chunks" err 'zbv has 2 stages on each rank, not 3'

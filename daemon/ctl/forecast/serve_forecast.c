@@ -24,7 +24,7 @@ struct paper_flight {
     double back;   /* when its tokens are back on the first node */
 };
 
-struct serving {
+struct serving_run {
     const struct serve_ring *ring;
     struct stream *stream;       /* owned [streams], by age */
     double *at;                  /* owned [streams, tokens] */
@@ -50,7 +50,7 @@ double rows_line_at(const struct rows_line *l, size_t rows)
     return fmax(l->seconds[i - 1] + slope * ((double)rows - (double)l->rows[i - 1]), 0);
 }
 
-static double stage_seconds(const struct serving *s, size_t node, const struct paper_flight *f)
+static double stage_seconds(const struct serving_run *s, size_t node, const struct paper_flight *f)
 {
     const struct serve_stage *stage = &s->ring->stage[node];
     const bool is_last = node + 1 == s->ring->limits.ranks;
@@ -61,13 +61,13 @@ static double stage_seconds(const struct serving *s, size_t node, const struct p
 /* --- what pipe/rows_order.h asks -------------------------------------------------------------- */
 
 struct filling_paper {
-    struct serving *s;
+    struct serving_run *s;
     struct paper_flight *f;
 };
 
 static void *next_stream(void *owner, void *seq)
 {
-    const struct serving *s = ((struct filling_paper *)owner)->s;
+    const struct serving_run *s = ((struct filling_paper *)owner)->s;
     struct stream *q = seq ? (struct stream *)seq + 1 : s->stream;
     while (q < s->stream + s->ring->streams && q->is_over)
         q++;
@@ -110,7 +110,7 @@ static int add_piece(void *owner, void *seq, size_t n)
 
 /* --- the first node's loop, as serve.c has it ------------------------------------------------- */
 
-static void admit(struct serving *s)
+static void admit(struct serving_run *s)
 {
     const size_t most = rows_running_most(&s->ring->limits);
     for (size_t i = 0; i < s->ring->streams && s->running < most; i++)
@@ -122,7 +122,7 @@ static void admit(struct serving *s)
 
 /* Through the stages behind the first, and back to it: each node takes microbatches in their
  * order, and so does each cable. */
-static void send(struct serving *s, struct paper_flight *f)
+static void send(struct serving_run *s, struct paper_flight *f)
 {
     const size_t ranks = s->ring->limits.ranks;
     for (size_t node = 0; node < ranks; node++) {
@@ -141,7 +141,7 @@ static void send(struct serving *s, struct paper_flight *f)
 }
 
 /* 1: a microbatch was sent. */
-static int send_next(struct serving *s)
+static int send_next(struct serving_run *s)
 {
     struct paper_flight *f = &s->flight[(s->oldest + s->nflights) % s->ring->limits.ranks];
     struct filling_paper filling = {s, f};
@@ -156,7 +156,7 @@ static int send_next(struct serving *s)
     return 1;
 }
 
-static void take_oldest(struct serving *s)
+static void take_oldest(struct serving_run *s)
 {
     struct paper_flight *f = &s->flight[s->oldest];
     const double text = s->ring->text * (double)f->nchosen;
@@ -176,7 +176,7 @@ static void take_oldest(struct serving *s)
     }
 }
 
-static void run(struct serving *s)
+static void run(struct serving_run *s)
 {
     for (bool any = true; any;) {
         if (s->nflights && s->flight[s->oldest].back <= s->now)
@@ -204,7 +204,7 @@ static double share_of(double *x, size_t n, double share)
     return n ? x[(size_t)fmin((double)n - 1, floor(share * (double)n))] : 0;
 }
 
-static void see(struct serve_forecast *f, const struct serving *s, double *room)
+static void see(struct serve_forecast *f, const struct serving_run *s, double *room)
 {
     const size_t streams = s->ring->streams, tokens = s->ring->tokens;
     double from = 0, to = INFINITY;
@@ -249,7 +249,7 @@ static int check(const struct serve_ring *r, struct err *err)
     return token > 0 ? 0 : err_set(err, -EINVAL, "a forecast of serving needs layers that take time");
 }
 
-static int serving_init(struct serving *s, const struct serve_ring *ring, struct err *err)
+static int serving_init(struct serving_run *s, const struct serve_ring *ring, struct err *err)
 {
     const size_t ranks = ring->limits.ranks;
     bool ok = true;
@@ -273,7 +273,7 @@ static int serving_init(struct serving *s, const struct serve_ring *ring, struct
     return 0;
 }
 
-static void serving_done(struct serving *s)
+static void serving_done(struct serving_run *s)
 {
     for (size_t i = 0; s->flight && i < s->ring->limits.ranks; i++) {
         free(s->flight[i].chosen);
@@ -290,7 +290,7 @@ static void serving_done(struct serving *s)
 
 int serve_forecast_make(struct serve_forecast *ret, const struct serve_ring *ring, struct err *err)
 {
-    struct serving s = {0};
+    struct serving_run s = {0};
     double *room = NULL;
     int r = check(ring, err);
     if (r)

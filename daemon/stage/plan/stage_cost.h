@@ -20,8 +20,9 @@ struct unit_trial {
 
 /* Measures the unit's tasks in seconds. For a generation, ret->r is the first forward after the
  * weights were mapped. With a pool of blocks (kv_blocks), it is timed as serving runs it: seqs
- * sequences with equal parts of the tokens, and the head's scores of the last token of each. If the control group limits the CPUs, ret is what the task takes on average
- * when it runs again and again.
+ * sequences with equal parts of the tokens, and the head's scores of the last token of each. If the
+ * control group limits the CPUs, ret is what the task takes on average when it runs again and
+ * again.
  * fingerprint: the model's; with "" no result is written to the cache or read from it.
  * may_time: if false, only the cache is read; without a result there it returns −EBUSY. */
 int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *want, const char *fingerprint,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ctl/ctl_simulate_serve.h"
+#include "daemon/ctl/simulate/ctl_simulate_serve.h"
 
 #include <errno.h>
 #include <jansson.h>

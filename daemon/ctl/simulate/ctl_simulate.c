@@ -10,7 +10,7 @@
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_options.h"
-#include "daemon/ctl/ctl_simulate_serve.h"
+#include "daemon/ctl/simulate/ctl_simulate_serve.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/forecast/forecast.h"
