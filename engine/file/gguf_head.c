@@ -54,7 +54,7 @@ static int check_room(const struct gguf_cursor *h, uint64_t n, size_t each, cons
 
 static int take_text(struct gguf_cursor *h, struct gguf_text *ret, const char *what)
 {
-    uint64_t n;
+    uint64_t n = 0;
     int r = take(h, &n, sizeof n, what);
     if (!r)
         r = check_room(h, n, 1, what);
@@ -79,7 +79,7 @@ static struct input_quote quote(struct gguf_text t)
 
 static int take_type(struct gguf_cursor *h, struct gguf_text key, enum gguf_type *ret)
 {
-    uint32_t type;
+    uint32_t type = 0;
     int r = take(h, &type, sizeof type, "the type of a value");
     if (r)
         return r;
