@@ -29,8 +29,8 @@ struct hub_headers {
     bool is_elsewhere;           /* set by hub_http.c: another host than the hub's has answered */
 };
 
-/* A line as it came, with or without its end. A status line begins anew. False: there are too many
- * bytes of them. */
+/* A line as it came, with or without its end. A status line forgets those before it. False: there
+ * are too many bytes of them. */
 bool hub_headers_take(struct hub_headers *to, const char *line, size_t n);
 
 #endif

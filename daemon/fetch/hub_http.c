@@ -157,7 +157,7 @@ static void prepare(const struct hub *h, const char *url, struct hub_answer *a, 
         curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->bearer);
 }
 
-/* True: whoever wanted this is gone, or has said something. */
+/* True: ringd has said stop, or has ended. */
 static bool is_let_go(struct hub *h)
 {
     struct pollfd fd = {.fd = h->setup.watch, .events = POLLIN};

@@ -19,7 +19,7 @@ struct hub;
 struct hub_setup {        /* all borrowed */
     const char *endpoint; /* "https://huggingface.co" */
     const char *token;    /* NULL: none */
-    int watch;            /* readable: whoever wanted all this has changed its mind, or is gone */
+    int watch;            /* readable: ringd has said stop, or has ended */
 };
 /* −EINVAL and a sentence: that is no endpoint. */
 int hub_open(struct hub **ret, const struct hub_setup *setup, struct err *err);

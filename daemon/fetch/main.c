@@ -24,8 +24,8 @@ enum { PROGRESS_US = 250000, TOKEN_MAX = 1024 };
 
 struct fetch_task {
     struct hub *hub;
-    char *cache, *token; /* owned */
-    struct instant told;
+    char *cache, *token;     /* owned */
+    struct instant reported; /* the last progress */
 };
 
 static int usage(void)
@@ -54,9 +54,9 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
 {
     struct fetch_task *f = owner;
     const struct instant now = clock_now();
-    if (!total || (clock_since_us(now, f->told) < PROGRESS_US && done < total))
+    if (!total || (clock_since_us(now, f->reported) < PROGRESS_US && done < total))
         return;
-    f->told = now;
+    f->reported = now;
     ipc_send(IPC_FD, json_pack("{s:s s:I s:I s:s}", "ev", "progress", "done", (json_int_t)done, "total",
                                (json_int_t)total, "file", file));
 }

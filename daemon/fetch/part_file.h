@@ -22,7 +22,7 @@ int part_file_open(struct part_file **ret, int folder, const struct hub_file *fi
 /* The next bytes. −E2BIG: more than the file has; −ENOSPC … ; each with a sentence. */
 int part_file_write(struct part_file *p, const void *bytes, size_t n, struct err *err);
 uint64_t part_file_at(const struct part_file *p);
-/* It begins anew: what serves it has no ranges. */
+/* Begins again with the first byte: the hub does not send the rest alone. */
 int part_file_restart(struct part_file *p, struct err *err);
 /* All bytes are here: gives the file its name. −EBADMSG and a sentence: these are not the bytes
  * that were announced, and nothing of them is left. Frees p either way. */

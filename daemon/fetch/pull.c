@@ -266,9 +266,8 @@ static int link_in_place(struct model_pull *p, const char *snapshot, struct err 
 {
     char part[MODELS_PATH];
     models_part_path(part, p->model);
-    if (!unlinkat(p->setup->dir, part, 0) || errno == ENOENT)
-        errno = 0;
-    int r = models_make_parents(p->setup->dir, part);
+    int r = models_remove(p->setup->dir, p->model); /* of an earlier pull, which is needed no more */
+    r = r && r != -ENOENT ? r : models_make_parents(p->setup->dir, part);
     if (!r && symlinkat(snapshot, p->setup->dir, part))
         r = -errno;
     if (r)

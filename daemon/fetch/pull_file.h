@@ -17,8 +17,8 @@ struct pull_source { /* all borrowed */
 
 /* Where the listing does not say size and hash: asks the hub. 0, or an error and a sentence. */
 int pull_file_look(const struct pull_source *from, struct hub_file *file, struct err *err);
-/* The file, into the open directory. come: is told of bytes as they come; `back` are those that
- * were told and do not count, for the file begins anew. 0; −ECANCELED; an error and a sentence. */
+/* The file, into the open directory. come: so many bytes more are there; `back` of those before are
+ * not, for the file had to begin again. 0; −ECANCELED; an error and a sentence. */
 int pull_file(const struct pull_source *from, int folder, const struct hub_file *file,
               void (*come)(void *owner, uint64_t bytes, uint64_t back), void *owner, struct err *err);
 

@@ -81,22 +81,48 @@ static int add_others(struct gguf_model *m, const char *path, size_t of, struct 
     return r;
 }
 
+struct named_part {
+    const char *name;
+    size_t part;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct named_part *)a)->name, ((const struct named_part *)b)->name);
+}
+
 /* A name that two parts hold would be chance. */
+static int check_unique(const struct gguf_model *m, size_t all, struct err *err)
+{
+    struct named_part *sorted = calloc(all + 1, sizeof *sorted);
+    size_t n = 0;
+    int r = 0;
+    if (!sorted)
+        return err_set(err, -ENOMEM, "%s: no memory for its tensors", m->path[0]);
+    for (size_t p = 0; p < m->n; p++)
+        for (size_t i = 0; i < gguf_tensors(m->part[p]); i++)
+            sorted[n++] = (struct named_part){gguf_tensor(m->part[p], i)->name, p};
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (size_t i = 1; i < n && !r; i++)
+        if (!by_name(&sorted[i - 1], &sorted[i]))
+            r = err_set(err, -EBADMSG, "%s and %s both hold tensor %s", m->path[sorted[i - 1].part],
+                        m->path[sorted[i].part], input_quote(sorted[i].name).text);
+    free(sorted);
+    return r;
+}
+
 static int check_names(const struct gguf_model *m, struct err *err)
 {
-    int64_t all = 0, promised = 0;
+    size_t all = 0;
+    int64_t promised = 0;
+    if (m->n == 1) /* gguf_parse has looked */
+        return 0;
     for (size_t p = 0; p < m->n; p++)
-        all += (int64_t)gguf_tensors(m->part[p]);
-    if (m->n > 1 && whole_at(m->part[0], "split.tensors.count", &promised) && promised != all)
-        return err_set(err, -EBADMSG, "%s: its parts hold %lld tensors, and it says %lld: copy all again",
-                       m->path[0], (long long)all, (long long)promised);
-    for (size_t p = 1; p < m->n; p++)
-        for (size_t i = 0; i < gguf_tensors(m->part[p]); i++)
-            for (size_t q = 0; q < p; q++)
-                if (gguf_find(m->part[q], gguf_tensor(m->part[p], i)->name))
-                    return err_set(err, -EBADMSG, "%s and %s both hold tensor %s", m->path[q], m->path[p],
-                                   input_quote(gguf_tensor(m->part[p], i)->name).text);
-    return 0;
+        all += gguf_tensors(m->part[p]);
+    if (whole_at(m->part[0], "split.tensors.count", &promised) && promised != (int64_t)all)
+        return err_set(err, -EBADMSG, "%s: its parts hold %zu tensors, and it says %lld: copy all again",
+                       m->path[0], all, (long long)promised);
+    return check_unique(m, all, err);
 }
 
 int gguf_model_open(struct gguf_model **ret, const char *path, struct err *err)

@@ -175,7 +175,7 @@ static void add_unit(struct serve_stage *stage, const struct timed_unit *unit)
     stage->position += unit->position;
 }
 
-/* Of so many nodes that are all like the first. */
+/* Of so many nodes that are all like the first, and their cables like its. */
 static int split_evenly(size_t *first, const struct serve_plan *p, size_t nodes, struct err *err)
 {
     double *cost = calloc(p->layers + 2, sizeof *cost);
@@ -200,7 +200,7 @@ int serve_plan_ring(struct serve_ring *ret, const struct serve_plan *p, size_t n
         r = split_evenly(first, p, nodes, err);
     for (size_t n = 0; n < nodes && !r; n++) {
         const size_t like = is_own ? n : 0, *bound = is_own ? p->first : first;
-        const double *way = is_own ? p->hop[n] : hop;
+        const double *way = is_own ? p->hop[n] : p->limits.ranks > 1 ? p->hop[0] : hop;
         stage[n].hop = way[0];
         stage[n].hop_byte = way[1];
         if (!n)

@@ -31,9 +31,9 @@ struct serve_plan {
 int serve_plan_read(struct serve_plan *ret, const json_t *plan, struct err *err);
 void serve_plan_done(struct serve_plan *p);
 
-/* Its ring where `nodes` are as many as it has. Else as many nodes like its first one, over whose
- * cables `hop`, else not looked at, says what messages take. The stages are the caller's, to free.
- * −EINVAL, −ENOMEM. */
+/* Its ring where `nodes` are as many as it has. Else as many nodes like its first one, with cables
+ * like the first; a plan of one node has none, and `hop` says what messages take. The stages are
+ * the caller's, to free. −EINVAL, −ENOMEM. */
 int serve_plan_ring(struct serve_ring *ret, const struct serve_plan *p, size_t nodes, const double hop[2],
                     struct err *err);
 

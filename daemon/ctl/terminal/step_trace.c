@@ -58,7 +58,8 @@ static void add_task(struct out *out, const struct step_view *v, size_t rank, co
     if (t->waited > 0) {
         snprintf(why, sizeof why, "waits%s%s%s%s", *t->message ? " for " : "", t->message,
                  t->from >= 0 ? " of " : "", node_of(v, t->from));
-        slice(out, why, "wait", rank, DONE, t->start - t->waited, t->start,
+        /* A rank may stand still since before the first step, where the trace begins. */
+        slice(out, why, "wait", rank, DONE, fmax(t->start - t->waited, -out->begin), t->start,
               json_pack("{s:s s:i s:s}", "message", t->message, "rank", t->from, "before", name));
     }
     if (!isnan(t->planned_start) && !isnan(t->planned_end))

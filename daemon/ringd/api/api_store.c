@@ -76,11 +76,11 @@ static void obey(struct api *api, struct http_call *call, const char *what, cons
     int r = model_name_read(&read, model, &err);
     if (r)
         answer_row(call, NULL, r, &err);
-    else if (!strcmp(what, "pull"))
-        r = supply_pull(api->setup.supply, model, &row, &err), answer_row(call, row, r, &err);
-    else if (!strcmp(what, "verify"))
-        r = supply_verify(api->setup.supply, model, &row, &err), answer_row(call, row, r, &err);
-    else if (!strcmp(what, "stop"))
+    else if (!strcmp(what, "pull") || !strcmp(what, "verify")) {
+        r = *what == 'p' ? supply_pull(api->setup.supply, model, &row, &err)
+                         : supply_verify(api->setup.supply, model, &row, &err);
+        answer_row(call, row, r, &err);
+    } else if (!strcmp(what, "stop"))
         stop(api, call, model);
     else if (is_of_shelf(what) && model_name_is_exact(model))
         supply_do(api->setup.supply, what, model, on_answer, call);

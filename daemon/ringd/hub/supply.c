@@ -215,10 +215,9 @@ static void on_resolved(void *owner, const char *model)
 static void on_resolve_over(void *owner, const char *why, bool passing)
 {
     struct supply_resolve *q = owner;
-    (void)passing;
     if (!why && !*q->model)
         why = "ringd-fetch does not say which commit it is";
-    resolve_over(q, why ? -ENOENT : 0, why);
+    resolve_over(q, !why ? 0 : passing ? -EAGAIN : -ENOENT, why);
 }
 
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner)

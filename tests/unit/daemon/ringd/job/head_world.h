@@ -333,4 +333,12 @@ static inline void wait_for(struct head *h, const struct job *job, enum job_stat
     assert_int_equal(job->state, state);
 }
 
+/* Rank 0 of the job is asked to stop after its next step, for the so many-th time. */
+static inline void await_leave(struct head *h, unsigned times)
+{
+    while (told(h, 0, "job-leave") < times && !h->is_stuck)
+        event_base_loop(h->base, EVLOOP_ONCE);
+    assert_int_equal(told(h, 0, "job-leave"), times);
+}
+
 #endif

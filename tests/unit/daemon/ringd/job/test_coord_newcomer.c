@@ -45,13 +45,6 @@ static void the_other_comes(struct head *h, uint64_t boot)
     look(h);
 }
 
-static void await_leave(struct head *h, unsigned times)
-{
-    while (told(h, 0, "job-leave") < times && !h->is_stuck)
-        event_base_loop(h->base, EVLOOP_ONCE);
-    assert_int_equal(told(h, 0, "job-leave"), times);
-}
-
 static void leave(struct head *h, const struct job *job)
 {
     say(h, job, 0, "job-left", json_object());
@@ -59,13 +52,19 @@ static void leave(struct head *h, const struct job *job)
     wait_for(h, job, JOB_PLANNING);
 }
 
+/* The other node comes, and the job leaves for a plan with it. */
+static void make_room(struct head *h, const struct job *job)
+{
+    the_other_comes(h, 1);
+    await_leave(h, 1);
+    leave(h, job);
+}
+
 static void a_model_is_spread_over_a_node_that_comes(void **state)
 {
     struct head *h = *state;
     const struct job *job = serve_alone(h, "auto");
-    the_other_comes(h, 1);
-    await_leave(h, 1);
-    leave(h, job);
+    make_room(h, job);
     begin(h, job, RANKS);
     assert_int_equal(h->plans, 2);
 }
@@ -83,9 +82,7 @@ static void a_newcomer_that_lacks_the_model_ends_nothing(void **state)
 {
     struct head *h = *state;
     const struct job *job = serve_alone(h, "auto");
-    the_other_comes(h, 1);
-    await_leave(h, 1);
-    leave(h, job);
+    make_room(h, job);
     h->plan_nodes = 1;
     say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n1 has no folder /m"));
     say(h, job, 0, "job-stopped", json_object());
@@ -105,9 +102,7 @@ static void a_fault_of_those_that_ran_it_ends_the_job(void **state)
 {
     struct head *h = *state;
     const struct job *job = serve_alone(h, "auto");
-    the_other_comes(h, 1);
-    await_leave(h, 1);
-    leave(h, job);
+    make_room(h, job);
     begin(h, job, RANKS);
     say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "the stage process was killed", "lost", 1));
     all_say(h, job, "job-stopped");

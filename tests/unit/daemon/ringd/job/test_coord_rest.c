@@ -28,13 +28,6 @@ static const struct job *serve(struct head *h, unsigned keep_alive)
     return job;
 }
 
-static void await_leave(struct head *h, unsigned times)
-{
-    while (told(h, 0, "job-leave") < times && !h->is_stuck)
-        event_base_loop(h->base, EVLOOP_ONCE);
-    assert_int_equal(told(h, 0, "job-leave"), times);
-}
-
 static void leave(struct head *h, const struct job *job)
 {
     say(h, job, 0, "job-left", json_object());
