@@ -95,6 +95,8 @@ static void on_job_landed(struct node *n, const uint8_t from[16], const json_t *
 
 HANDLER(on_model_want, supply_take_want(n->supply, from, body))
 HANDLER(on_model_told, supply_take_told(n->supply, from, body))
+HANDLER(on_model_give, supply_take_give(n->supply, from, body))
+HANDLER(on_model_denied, supply_take_denied(n->supply, from, body))
 HANDLER(on_cost_ask, cost_server_take_ask(n->cost_server, from, body))
 HANDLER(on_cost_heard, cost_query_take_heard(n->cost_query, from, body))
 HANDLER(on_cost_told, cost_query_take_told(n->cost_query, from, body))
@@ -155,6 +157,8 @@ static const struct {
     [MESSAGE_CLIENT_KEYS] = {on_client_keys},
     [MESSAGE_MODEL_WANT] = {on_model_want},
     [MESSAGE_MODEL_TOLD] = {on_model_told},
+    [MESSAGE_MODEL_GIVE] = {on_model_give},
+    [MESSAGE_MODEL_DENIED] = {on_model_denied},
     [MESSAGE_COST_ASK] = {on_cost_ask},
     [MESSAGE_COST_HEARD] = {on_cost_heard},
     [MESSAGE_COST_TOLD] = {on_cost_told},

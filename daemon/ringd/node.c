@@ -183,6 +183,8 @@ void node_changed(struct node *n)
         relay_changed(n->relay);
     if (n->workers)
         workers_changed(n->workers);
+    if (n->supply)
+        supply_paths_changed(n->supply);
     if (n->coord)
         coord_changed(n->coord);
     if (n->deputy)

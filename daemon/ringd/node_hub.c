@@ -50,6 +50,8 @@ void node_open_hub(struct node *n)
                                                   .aside = n->aside,
                                                   .events = n->events,
                                                   .members = n->members,
+                                                  .peers = n->peers,
+                                                  .relay = n->relay,
                                                   .send = send_message,
                                                   .in_use = in_use,
                                                   .changed = on_changed,

@@ -9,6 +9,7 @@
 #include "daemon/ringd/cluster/keys.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/messages.h"
@@ -179,13 +180,17 @@ static void on_message(void *owner, const uint8_t from[16], const json_t *body)
 static int on_data_hello(void *owner, const struct link_hello *peer, char *why, size_t size)
 {
     const struct node *n = owner;
-    return workers_data_hello(n->workers, peer, why, size);
+    return peer->job ? workers_data_hello(n->workers, peer, why, size)
+                     : supply_lane_hello(n->supply, peer, why, size);
 }
 
 static void on_data_up(void *owner, struct link *link)
 {
     const struct node *n = owner;
-    workers_data_up(n->workers, link, link_peer(link)->from_rank);
+    if (link_peer(link)->job)
+        workers_data_up(n->workers, link, link_peer(link)->from_rank);
+    else
+        supply_lane_up(n->supply, link);
 }
 
 static void on_cable_heard(void *owner, uint64_t cable)

@@ -15,6 +15,7 @@ enum {
     MODEL_PART = 96,                                 /* bytes of ORG and of NAME, at most */
     MODEL_REVISION = 128,                            /* of a revision */
     MODEL_COMMIT = 40,                               /* hexadecimal digits of a whole one */
+    MODEL_CONTENT = 64,                              /* of the hash that says which files a model is */
     MODEL_NAME = 2 * MODEL_PART + MODEL_REVISION + 3 /* of all of it, with its end */
 };
 

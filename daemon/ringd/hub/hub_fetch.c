@@ -112,6 +112,16 @@ static void on_failed(struct hub_fetch *f, const json_t *event)
     tell_over(f, clean, json_is_true(json_object_get(event, "passing")));
 }
 
+static void on_lost(const struct hub_fetch *f, const json_t *event)
+{
+    const json_int_t path = json_integer_value(json_object_get(event, "path"));
+    const char *why = json_string_value(json_object_get(event, "error"));
+    char clean[400];
+    text_clean(clean, sizeof clean, why ? why : "", false);
+    if (f->ops->lost)
+        f->ops->lost(f->owner, (uint64_t)path, json_is_true(json_object_get(event, "wrong")), clean);
+}
+
 /* It reads what strangers send, so what it says is checked as well. */
 static void on_event(void *owner, const char *kind, json_t *event)
 {
@@ -126,7 +136,11 @@ static void on_event(void *owner, const char *kind, json_t *event)
         f->ops->room(f->owner, (uint64_t)bytes);
     else if (!strcmp(kind, "progress"))
         on_progress(f, event);
-    else if (!strcmp(kind, "ready"))
+    else if (!strcmp(kind, "lost"))
+        on_lost(f, event);
+    else if (!strcmp(kind, "ready") && f->ops->whole)
+        f->ops->whole(f->owner);
+    else if (!strcmp(kind, "ready") || !strcmp(kind, "idle"))
         tell_over(f, NULL, false);
     else if (!strcmp(kind, "failed"))
         on_failed(f, event);
@@ -185,7 +199,14 @@ static struct hub_fetch *watch(struct fetchers *m, int sock, pid_t pid, int pidf
     return f;
 }
 
-int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const char *what, const char *model,
+int hub_fetch_send_lane(struct hub_fetch *f, const struct ipc_lane *lane, int fd)
+{
+    struct ipc_frame *frame;
+    const int r = ipc_frame_new_lane(&frame, lane, fd);
+    return r ? r : spawn_socket_send(f->socket, frame);
+}
+
+int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub_order *order,
                     const struct hub_fetch_ops *ops, void *owner, struct err *err)
 {
     int ends[2], pidfd = -1;
@@ -206,7 +227,9 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const char *what
                        m->setup.program, strerror(-r));
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
-    r = ipc_frame_new(&frame, json_pack("{s:s s:s s:s}", "do", what, "model", model, "dir", m->setup.dir),
+    r = ipc_frame_new(&frame,
+                      json_pack("{s:s s:s s:s s:s*}", "do", order->what, "model", order->model, "dir",
+                                m->setup.dir, "content", order->content),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);
     if (r) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Processes of ringd-fetch, each of which brings one model from a hub, looks one up, or reads one
- * again: started, told what to do, heard, and reaped. Nothing here waits, but fetchers_free does
- * for a moment. Loop thread. */
+ * Processes of ringd-fetch, each of which brings one model from a hub, looks one up, reads one
+ * again, or carries one between nodes: started, given their orders, heard, and reaped. Nothing here
+ * waits, but fetchers_free does for a moment. Loop thread. */
 #ifndef DAEMON_HUB_FETCH_H
 #define DAEMON_HUB_FETCH_H
 
@@ -13,6 +13,7 @@
 
 struct event_base;
 struct hub_fetch;
+struct ipc_lane;
 struct fetchers;
 
 struct fetchers_setup { /* all borrowed */
@@ -28,12 +29,24 @@ struct hub_fetch_ops {
     /* So many bytes are to come: hub_fetch_say_room is expected. NULL, as the next: never asked. */
     void (*room)(void *owner, uint64_t bytes);
     void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file);
+    /* Of one that carries; else NULL: the model is here, whole, and it goes on to give. */
+    void (*whole)(void *owner);
+    /* The same: a lane has ended. wrong: the other end sent what it must not. */
+    void (*lost)(void *owner, uint64_t path, bool wrong, const char *why);
     /* Once, and last. why: NULL, it is done; or a sentence. passing: it may succeed later. */
     void (*over)(void *owner, const char *why, bool passing);
 };
-/* what: "pull", "resolve" or "verify". The process lives until it is over, or hub_fetch_stop. */
-int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const char *what, const char *model,
+struct hub_order {
+    const char *what;    /* "pull", "resolve", "verify" or "carry" */
+    const char *model;
+    const char *content; /* of "carry": which files those are; else NULL */
+};
+/* The process lives until it is over, or hub_fetch_stop. */
+int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const struct hub_order *order,
                     const struct hub_fetch_ops *ops, void *owner, struct err *err);
+/* To one that carries: a connection of its own, to a source (rank 0) or to a taker (rank 1). Both
+ * are borrowed. −EAGAIN: it takes no messages. */
+int hub_fetch_send_lane(struct hub_fetch *f, const struct ipc_lane *lane, int fd);
 /* There is room; why: a sentence, there is none. */
 void hub_fetch_say_room(struct hub_fetch *f, const char *why);
 /* The owner hears nothing more; what has come stays on the disk. NULL is fine. Not to be called

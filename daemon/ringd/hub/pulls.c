@@ -8,24 +8,28 @@
 #include <sys/queue.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/shelf.h"
 #include "daemon/ringd/log.h"
 #include "net/clock.h"
 
-enum { AT_ONCE = 2, MOST = 64, RETRY_S = 60, RETRY_LASTING_S = 600 };
+enum { AT_ONCE = 2, MOST = 64, RETRY_NODE_S = 5, RETRY_S = 60, RETRY_LASTING_S = 600 };
 #define RATE_US 1000000 /* between two looks at the rate */
 
 struct pull {
     TAILQ_ENTRY(pull) next;
     struct pulls *all;       /* borrowed */
-    struct hub_fetch *fetch; /* owned while it runs */
+    struct hub_fetch *fetch; /* owned while it comes from the hub */
+    struct carry_order take; /* while nfrom is not 0, it comes from other nodes; its texts are ours */
+    char content[MODEL_CONTENT + 1];
     bool is_verify, asks_room, is_lasting;
     uint64_t number;                           /* of all that were begun */
     char asked[MODEL_NAME], model[MODEL_NAME]; /* model: "" until it is known */
     enum pull_state state;
     uint64_t done, total;
-    char file[256], why[600];
+    char file[256], why[1000];
+    char untaken[500]; /* why no other node gives it, before the hub was asked; "": none was asked */
     struct instant looked, ended;
     uint64_t done_then;
     double rate; /* bytes a second; 0: not known */
@@ -33,13 +37,13 @@ struct pull {
 
 struct pulls {
     struct pulls_setup setup;
-    struct fetchers *fetchers;        /* owned */
     TAILQ_HEAD(pull_list, pull) list; /* oldest first */
     size_t n;
     uint64_t begun;
 };
 
 static void start_next(struct pulls *a);
+static void start(struct pull *p);
 
 /* --- what it says ----------------------------------------------------------------------------- */
 
@@ -97,8 +101,28 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
 static void on_over(void *owner, const char *why, bool passing)
 {
     struct pull *p = owner;
+    char both[sizeof p->why];
     p->is_lasting = !passing;
+    if (why && *p->untaken) {
+        snprintf(both, sizeof both, "%s; from the hub: %s", p->untaken, why);
+        why = both;
+    }
     end(p, why ? PULL_FAILED : PULL_DONE, why);
+}
+
+/* A node that is to give it may be gone: the hub is the last resort. */
+static void on_take_over(void *owner, const char *why, bool passing)
+{
+    struct pull *p = owner;
+    (void)passing;
+    if (!why) {
+        end(p, PULL_DONE, NULL);
+        return;
+    }
+    log_warning("%s comes from no other node, so the hub is asked: %s", pull_model(p), why);
+    p->take.nfrom = 0;
+    snprintf(p->untaken, sizeof p->untaken, "%s", why);
+    start(p);
 }
 
 /* --- room ------------------------------------------------------------------------------------- */
@@ -109,6 +133,16 @@ struct room_ask {
     char model[MODEL_NAME];
 };
 
+static void say_room(struct pull *p, const char *why)
+{
+    const bool asks = p->asks_room;
+    p->asks_room = false;
+    if (asks && p->fetch)
+        hub_fetch_say_room(p->fetch, why);
+    else if (asks && p->state == PULL_RUNS)
+        carriers_say_room(p->all->setup.carriers, pull_model(p), why);
+}
+
 static void on_room_answer(void *owner, const struct shelf_answer *answer)
 {
     struct room_ask *q = owner;
@@ -118,10 +152,8 @@ static void on_room_answer(void *owner, const struct shelf_answer *answer)
     json_array_foreach (answer->list, i, gone)
         log_info("%s was removed, to make room for %s: it was used longest ago", json_string_value(gone),
                  q->model);
-    if (p && p->fetch && p->asks_room) {
-        p->asks_room = false;
-        hub_fetch_say_room(p->fetch, answer->r ? answer->why : NULL);
-    }
+    if (p)
+        say_room(p, answer->r ? answer->why : NULL);
     free(q);
 }
 
@@ -146,26 +178,35 @@ static void on_room(void *owner, uint64_t bytes)
                                       .kept = kept};
     if (shelf_ask(s->aside, &order, on_room_answer, q)) {
         free(q);
-        p->asks_room = false;
-        hub_fetch_say_room(p->fetch, "this node's disks do not answer: pull it again in a moment");
+        say_room(p, "this node's disks do not answer: pull it again in a moment");
     }
     json_decref(kept);
 }
 
 /* --- one after the other ---------------------------------------------------------------------- */
 
+static void take(struct pull *p)
+{
+    static const struct hub_fetch_ops ops = {.room = on_room, .progress = on_progress, .over = on_take_over};
+    carriers_take(p->all->setup.carriers, &p->take, &ops, p);
+}
+
 static void start(struct pull *p)
 {
-    static const struct hub_fetch_ops ops = {on_resolved, on_room, on_progress, on_over};
+    static const struct hub_fetch_ops ops = {
+        .resolved = on_resolved, .room = on_room, .progress = on_progress, .over = on_over};
+    const struct hub_order order = {.what = p->is_verify ? "verify" : "pull", .model = pull_model(p)};
     struct err err;
     p->state = PULL_RUNS;
-    if (hub_fetch_start(&p->fetch, p->all->fetchers, p->is_verify ? "verify" : "pull", pull_model(p), &ops, p,
-                        &err)) {
+    p->total = 0;
+    if (p->take.nfrom) {
+        take(p);
+    } else if (hub_fetch_start(&p->fetch, p->all->setup.fetchers, &order, &ops, p, &err)) {
         p->is_lasting = true;
         end(p, PULL_FAILED, err.text);
-    } else {
-        tell(p);
+        return;
     }
+    tell(p);
 }
 
 static void start_next(struct pulls *a)
@@ -180,9 +221,17 @@ static void start_next(struct pulls *a)
         start(waits);
 }
 
-static void drop(struct pulls *a, struct pull *p)
+static void halt(struct pull *p)
 {
     hub_fetch_stop(p->fetch);
+    p->fetch = NULL;
+    if (p->state == PULL_RUNS && p->take.nfrom)
+        carriers_leave(p->all->setup.carriers, pull_model(p));
+}
+
+static void drop(struct pulls *a, struct pull *p)
+{
+    halt(p);
     TAILQ_REMOVE(&a->list, p, next);
     a->n--;
     free(p);
@@ -206,7 +255,8 @@ static bool make_place(struct pulls *a)
     return p;
 }
 
-int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull **ret, struct err *err)
+/* One that is under way; else a new one, which does not run yet. */
+static int find_or_add(struct pulls *a, const char *name, struct pull **ret, struct err *err)
 {
     struct model_name read;
     char whole[MODEL_NAME];
@@ -227,14 +277,49 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
     p = xcalloc(1, sizeof *p);
     p->all = a;
     p->number = ++a->begun;
-    p->is_verify = !strcmp(what, "verify");
     snprintf(p->asked, sizeof p->asked, "%s", whole);
     if (model_commit_is(read.revision))
         snprintf(p->model, sizeof p->model, "%s", whole);
     TAILQ_INSERT_TAIL(&a->list, p, next);
     a->n++;
     *ret = p;
+    return 0;
+}
+
+int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull **ret, struct err *err)
+{
+    const uint64_t before = a->begun;
+    const int r = find_or_add(a, name, ret, err);
+    if (r || a->begun == before)
+        return r;
+    (*ret)->is_verify = !strcmp(what, "verify");
     start_next(a);
+    return 0;
+}
+
+/* What the texts of an order point to is kept with it. */
+static void set_order(struct pull *p, const struct carry_order *order)
+{
+    snprintf(p->content, sizeof p->content, "%s", order->content);
+    p->take = *order;
+    p->take.model = p->model;
+    p->take.content = p->content;
+}
+
+int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **ret, struct err *err)
+{
+    const uint64_t before = a->begun;
+    const int r = find_or_add(a, order->model, ret, err);
+    if (r)
+        return r;
+    if (a->begun != before) {
+        set_order(*ret, order);
+        start_next(a);
+    } else if ((*ret)->take.nfrom) {
+        set_order(*ret, order);
+        if ((*ret)->state == PULL_RUNS)
+            take(*ret);
+    }
     return 0;
 }
 
@@ -256,7 +341,7 @@ void pull_stop(struct pull *p)
 {
     if (!is_under_way(p))
         return;
-    hub_fetch_stop(p->fetch);
+    halt(p);
     end(p, PULL_STOPPED, NULL);
 }
 
@@ -284,11 +369,12 @@ const char *pull_why(const struct pull *p)
     return p->why;
 }
 
-bool pull_may_retry(const struct pull *p)
+bool pull_may_retry(const struct pull *p, bool has_source)
 {
-    const uint64_t gone_s = clock_since_us(clock_now(), p->ended) / 1000000;
+    const uint64_t gone_s = clock_since_us(clock_now(), p->ended) / 1000000,
+                   wait_s = has_source ? RETRY_NODE_S : p->is_lasting ? RETRY_LASTING_S : RETRY_S;
     return p->state == PULL_STOPPED || p->state == PULL_DONE ||
-           (p->state == PULL_FAILED && gone_s >= (p->is_lasting ? RETRY_LASTING_S : RETRY_S));
+           (p->state == PULL_FAILED && gone_s >= wait_s);
 }
 
 void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total, double *ret_rate)
@@ -315,17 +401,10 @@ json_t *pull_row(const struct pull *p)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-struct fetchers *pulls_fetchers(const struct pulls *p)
-{
-    return p->fetchers;
-}
-
 struct pulls *pulls_new(const struct pulls_setup *setup)
 {
     struct pulls *a = xcalloc(1, sizeof *a);
     a->setup = *setup;
-    a->fetchers = fetchers_new(
-        &(struct fetchers_setup){.base = setup->base, .program = setup->program, .dir = setup->dir});
     TAILQ_INIT(&a->list);
     return a;
 }
@@ -336,6 +415,5 @@ void pulls_free(struct pulls *a)
         return;
     while (TAILQ_FIRST(&a->list))
         drop(a, TAILQ_FIRST(&a->list));
-    fetchers_free(a->fetchers);
     free(a);
 }

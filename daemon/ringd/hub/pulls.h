@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models that are being pulled on this node, and what became of the last ones. So many processes
- * run at once, the others wait. Owned by supply.c; loop thread. */
+ * Models that are on their way to this node, from other nodes or from a hub, and what became of the
+ * last ones. So many come at once, the others wait. Owned by supply.c; loop thread. */
 #ifndef DAEMON_PULLS_H
 #define DAEMON_PULLS_H
 
@@ -13,7 +13,8 @@
 #include "engine/err.h"
 
 struct aside;
-struct event_base;
+struct carriers;
+struct carry_order;
 struct fetchers;
 struct pull;
 struct pulls;
@@ -21,10 +22,10 @@ struct pulls;
 enum pull_state { PULL_WAITS, PULL_RUNS, PULL_DONE, PULL_FAILED, PULL_STOPPED };
 
 struct pulls_setup { /* the pointers are borrowed */
-    struct event_base *base;
     struct aside *aside;
+    struct fetchers *fetchers;
+    struct carriers *carriers;
     const char *dir;                /* the folder of models */
-    const char *program;            /* ringd-fetch */
     uint64_t quota;                 /* 0: none */
     json_t *(*in_use)(void *owner); /* the caller owns it */
     void (*changed)(void *owner, const struct pull *p);
@@ -32,11 +33,12 @@ struct pulls_setup { /* the pointers are borrowed */
 };
 struct pulls *pulls_new(const struct pulls_setup *setup);
 void pulls_free(struct pulls *p);
-struct fetchers *pulls_fetchers(const struct pulls *p);
 
 /* what: "pull" or "verify". One of the name that is under way is joined. −EINVAL, −EAGAIN and a
  * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
+/* The same from other nodes; should none of them give it, from the hub. */
+int pulls_take(struct pulls *p, const struct carry_order *order, struct pull **ret, struct err *err);
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */
 struct pull *pulls_find(const struct pulls *p, const char *name);
 struct pull *pulls_next(const struct pulls *p, const struct pull *last); /* NULL: the first; the end */
@@ -46,8 +48,9 @@ void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
 const char *pull_why(const struct pull *p); /* PULL_FAILED: a sentence */
-/* It has failed, and may be tried again by itself: not at once, and later if it will fail again. */
-bool pull_may_retry(const struct pull *p);
+/* It has failed, and may be tried again by itself: not at once, and later if it will fail again.
+ * has_source: another node has it, which is asked sooner than a hub. */
+bool pull_may_retry(const struct pull *p, bool has_source);
 void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total, double *ret_rate);
 /* As docs/API.md has it; its number is of this life of the daemon. */
 json_t *pull_row(const struct pull *p);

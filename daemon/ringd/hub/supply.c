@@ -9,44 +9,15 @@
 
 #include "daemon/common/conf.h"
 #include "daemon/common/model/model_name.h"
-#include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/event_log.h"
+#include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/errands.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/pulls.h"
 #include "daemon/ringd/hub/shelf.h"
-#include "daemon/ringd/timer.h"
 
-enum {
-    AGAIN_MS = 3000,  /* a node that has not said that it has a model is asked again */
-    SOON_MS = 0,      /* once the present callback is over */
-    ASKERS = 16,      /* nodes that hear of a model's progress here */
-    TOLD_MOST = 256,  /* models of other nodes that are remembered */
-    RESOLVES = 16,    /* at once */
-    WANTED_MOST = 64, /* models that other nodes may have this one pull */
-};
-
-/* What another node has said of a model. */
-struct supply_told {
-    TAILQ_ENTRY(supply_told) next;
-    uint8_t id[16];
-    char model[MODEL_NAME];
-    bool is_ready, has_said;
-    uint64_t boot; /* of that node's life: another may have lost it */
-    uint64_t done, total;
-    double rate;
-    char why[400]; /* "": it is on its way */
-    struct instant asked;
-};
-
-/* A node that waits for a model of this one. */
-struct supply_asker {
-    LIST_ENTRY(supply_asker) next;
-    uint8_t id[16];
-    char model[MODEL_NAME];
-};
+enum { RESOLVES = 16 /* at once */ };
 
 struct supply_resolve {
     LIST_ENTRY(supply_resolve) next;
@@ -69,16 +40,14 @@ struct supply_call {
 struct supply {
     struct supply_setup setup;
     uint64_t quota;
-    struct pulls *pulls; /* owned */
-    json_t *whole;       /* owned: the exact names of the models that are here */
-    TAILQ_HEAD(told_list, supply_told) told;
-    size_t ntold;
-    LIST_HEAD(, supply_asker) askers;
-    size_t naskers;
+    struct fetchers *fetchers; /* owned, as all below */
+    struct carriers *carriers;
+    struct pulls *pulls;
+    struct errands *errands;
+    json_t *whole; /* the exact names of the models that are here, each with which files it is */
     LIST_HEAD(, supply_resolve) resolves;
     size_t nresolves;
     LIST_HEAD(, supply_call) calls;
-    struct timer *again, *soon; /* owned */
 };
 
 static const char *dir_of(const struct supply *s)
@@ -88,41 +57,27 @@ static const char *dir_of(const struct supply *s)
 
 static bool is_whole(const struct supply *s, const char *model)
 {
-    return json_is_true(json_object_get(s->whole, model));
+    return json_object_get(s->whole, model);
 }
 
-/* --- what is told ----------------------------------------------------------------------------- */
-
-static json_t *told_message(const struct supply *s, const char *model)
+static const char *content_of(void *owner, const char *model)
 {
-    struct pull *p = pulls_find(s->pulls, model);
-    uint64_t done = 0, total = 0;
-    double rate = 0;
-    const bool here = is_whole(s, model), failed = !here && p && pull_state(p) == PULL_FAILED;
-    if (p)
-        pull_amounts(p, &done, &total, &rate);
-    return json_pack("{s:s s:s s:b s:I s:I s:I s:s*}", "kind", "model-told", "model", model, "ready",
-                     (int)here, "done", (json_int_t)done, "total", (json_int_t)total, "rate",
-                     (json_int_t)rate, "why", failed ? pull_why(p) : NULL);
+    const struct supply *s = owner;
+    return json_string_value(json_object_get(s->whole, model));
 }
 
-static void asker_free(struct supply *s, struct supply_asker *a)
+/* What has come is looked at on the disk before others hear of it. */
+static void on_looked(void *owner, const json_t *list, int r, const char *why)
 {
-    LIST_REMOVE(a, next);
-    s->naskers--;
-    free(a);
-}
-
-static void tell_askers(struct supply *s, const char *model)
-{
-    for (struct supply_asker *a = LIST_FIRST(&s->askers), *next; a; a = next) {
-        next = LIST_NEXT(a, next);
-        if (strcmp(a->model, model) != 0)
-            continue;
-        s->setup.send(s->setup.owner, a->id, told_message(s, model));
-        if (is_whole(s, model))
-            asker_free(s, a);
-    }
+    const struct supply *s = owner;
+    size_t i;
+    json_t *m;
+    (void)why;
+    if (r == -ECANCELED)
+        return;
+    json_array_foreach (json_object_get(list, "models"), i, m)
+        errands_tell(s->errands, json_string_value(json_object_get(m, "model")));
+    s->setup.changed(s->setup.owner);
 }
 
 static void on_pull_changed(void *owner, const struct pull *p)
@@ -130,21 +85,14 @@ static void on_pull_changed(void *owner, const struct pull *p)
     struct supply *s = owner;
     json_t *row = pull_row(p);
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    if (pull_state(p) == PULL_DONE)
-        json_object_set_new(s->whole, pull_model(p), json_true());
     if (text)
         event_log_publish(s->setup.events, 0, "pull", text);
     free(text);
     json_decref(row);
-    tell_askers(s, pull_model(p));
-    if (!timer_is_pending(s->soon))
-        timer_set_ms(s->soon, SOON_MS);
-}
-
-static void on_soon(void *owner)
-{
-    const struct supply *s = owner;
-    s->setup.changed(s->setup.owner);
+    if (pull_state(p) == PULL_DONE)
+        supply_list(s, on_looked, s);
+    else
+        errands_tell(s->errands, pull_model(p));
 }
 
 /* --- pulls ------------------------------------------------------------------------------------ */
@@ -234,6 +182,7 @@ void supply_resolve(struct supply *s, const char *name, supply_answer *done, voi
         return;
     }
     model_name_write(whole, &read);
+    const struct hub_order order = {.what = "resolve", .model = whole};
     struct supply_resolve *q = xcalloc(1, sizeof *q);
     *q = (struct supply_resolve){.s = s, .done = done, .owner = owner};
     LIST_INSERT_HEAD(&s->resolves, q, next);
@@ -241,7 +190,7 @@ void supply_resolve(struct supply *s, const char *name, supply_answer *done, voi
     if (model_commit_is(read.revision)) {
         snprintf(q->model, sizeof q->model, "%s", whole);
         resolve_over(q, 0, NULL);
-    } else if ((r = hub_fetch_start(&q->fetch, pulls_fetchers(s->pulls), "resolve", whole, &ops, q, &err))) {
+    } else if ((r = hub_fetch_start(&q->fetch, s->fetchers, &order, &ops, q, &err))) {
         resolve_over(q, r, err.text);
     }
 }
@@ -274,7 +223,10 @@ static void note_whole(struct supply *s, const json_t *list)
     json_object_clear(s->whole);
     json_array_foreach (list, i, m)
         if (json_is_true(json_object_get(m, "whole")))
-            json_object_set_new(s->whole, json_string_value(json_object_get(m, "model")), json_true());
+            json_object_set_new(s->whole, json_string_value(json_object_get(m, "model")),
+                                json_is_string(json_object_get(m, "content"))
+                                    ? json_incref(json_object_get(m, "content"))
+                                    : json_string(""));
 }
 
 static json_t *with_pulls(const struct supply *s, const json_t *list)
@@ -350,8 +302,10 @@ void supply_do(struct supply *s, const char *what, const char *model, supply_ans
         answer(c, NULL, -EBUSY, "a job uses it: cancel that first");
         return;
     }
-    if (!strcmp(what, "remove"))
+    if (!strcmp(what, "remove")) {
         supply_stop(s, model);
+        carriers_leave(s->carriers, model);
+    }
     ask_shelf(s, !strcmp(what, "remove") ? SHELF_REMOVE : !strcmp(what, "pin") ? SHELF_PIN : SHELF_UNPIN, c);
 }
 
@@ -363,168 +317,45 @@ void supply_used(struct supply *s, const char *model)
 
 /* --- other nodes ------------------------------------------------------------------------------ */
 
-static struct supply_told *find_told(const struct supply *s, const uint8_t id[16], const char *model)
-{
-    struct supply_told *t;
-    TAILQ_FOREACH(t, &s->told, next)
-    if (!memcmp(t->id, id, 16) && !strcmp(t->model, model))
-        return t;
-    return NULL;
-}
-
-static struct supply_told *add_told(struct supply *s, const struct member *who, const char *model)
-{
-    struct supply_told *t = TAILQ_FIRST(&s->told);
-    if (s->ntold == TOLD_MOST) {
-        TAILQ_REMOVE(&s->told, t, next);
-        free(t);
-        s->ntold--;
-    }
-    t = xcalloc(1, sizeof *t);
-    memcpy(t->id, who->id, 16);
-    snprintf(t->model, sizeof t->model, "%s", model);
-    TAILQ_INSERT_TAIL(&s->told, t, next);
-    s->ntold++;
-    return t;
-}
-
-/* "31 %, 4 s left" */
-static void describe_progress(char *to, size_t size, uint64_t done, uint64_t total, double rate)
-{
-    const struct err_amounts a = err_amounts(total, done);
-    if (!total)
-        snprintf(to, size, "it is being looked up");
-    else if (rate <= 0)
-        snprintf(to, size, "%s of %s", a.have, a.need);
-    else
-        snprintf(to, size, "%s of %s, %.0f s left", a.have, a.need, (double)(total - done) / rate);
-}
-
-/* Is it on this node? Begins to pull it if not. */
-static bool is_here(struct supply *s, const char *model, char *how, size_t size)
-{
-    struct pull *p = pulls_find(s->pulls, model);
-    struct err err;
-    uint64_t done, total;
-    double rate;
-    if (is_whole(s, model))
-        return true;
-    if (!p || pull_may_retry(p)) {
-        if (pulls_begin(s->pulls, "pull", model, &p, &err)) {
-            snprintf(how, size, "%s", err.text);
-            return false;
-        }
-    }
-    pull_amounts(p, &done, &total, &rate);
-    if (pull_state(p) == PULL_FAILED)
-        snprintf(how, size, "%s", pull_why(p));
-    else
-        describe_progress(how, size, done, total, rate);
-    return false;
-}
-
-static bool is_on(struct supply *s, const struct member *who, const char *model, char *how, size_t size)
-{
-    struct supply_told *t = find_told(s, who->id, model);
-    const struct instant now = clock_now();
-    if (!t)
-        t = add_told(s, who, model);
-    if (t->boot != who->boot) {
-        t->boot = who->boot;
-        t->is_ready = t->has_said = false;
-        t->asked.us = 0;
-    }
-    if (t->is_ready)
-        return true;
-    if (!t->asked.us || clock_since_us(now, t->asked) >= AGAIN_MS * UINT64_C(1000)) {
-        t->asked = now;
-        s->setup.send(s->setup.owner, who->id, json_pack("{s:s s:s}", "kind", "model-want", "model", model));
-    }
-    if (*t->why)
-        snprintf(how, size, "%s", t->why);
-    else if (t->has_said)
-        describe_progress(how, size, t->done, t->total, t->rate);
-    else
-        snprintf(how, size, "it is being asked");
-    return false;
-}
-
 bool supply_is_there(struct supply *s, const char *model, const struct members_ring *ring, char *why,
                      size_t size)
 {
-    const uint8_t *self = members_self(s->setup.members)->id;
-    char how[500], first[500] = "";
-    const char *name = "";
-    size_t lack = 0;
-    if (!model || !model_name_is_exact(model))
-        return true;
-    for (size_t i = 0; i < ring->n; i++) {
-        const struct member *m = ring->at[i];
-        const bool there = memcmp(m->id, self, 16) ? is_on(s, m, model, how, sizeof how)
-                                                   : is_here(s, model, how, sizeof how);
-        if (there || lack++)
-            continue;
-        snprintf(first, sizeof first, "%s", how);
-        name = m->name;
-    }
-    if (!lack)
-        return true;
-    const int n = (int)(strchr(model, '@') - model);
-    if (lack > 1)
-        snprintf(why, size, "%.*s is pulled on %zu nodes; %s: %s", n, model, lack, name, first);
-    else
-        snprintf(why, size, "%.*s is pulled on node %s: %s", n, model, name, first);
-    if (!timer_is_pending(s->again))
-        timer_set_ms(s->again, AGAIN_MS);
-    return false;
+    return !model || !model_name_is_exact(model) || errands_are_done(s->errands, model, ring, why, size);
 }
 
-/* Progress that is said to another node, and wishes of it, are bounded: it may be anybody's. */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body)
 {
-    const char *model = json_string_value(json_object_get(body, "model"));
-    struct supply_asker *a;
-    char how[500];
-    size_t own = 0;
-    bool is_known = false;
-    if (!model_name_is_exact(model))
-        return;
-    LIST_FOREACH (a, &s->askers, next) {
-        own += !memcmp(a->id, from, 16);
-        is_known |= !memcmp(a->id, from, 16) && !strcmp(a->model, model);
-    }
-    if (!is_here(s, model, how, sizeof how) && !is_known && own < ASKERS && s->naskers < WANTED_MOST) {
-        a = xcalloc(1, sizeof *a);
-        memcpy(a->id, from, 16);
-        snprintf(a->model, sizeof a->model, "%s", model);
-        LIST_INSERT_HEAD(&s->askers, a, next);
-        s->naskers++;
-    }
-    s->setup.send(s->setup.owner, from, told_message(s, model));
+    errands_take_want(s->errands, from, body);
 }
 
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body)
 {
-    const char *model = json_string_value(json_object_get(body, "model")),
-               *why = json_string_value(json_object_get(body, "why"));
-    struct supply_told *t = find_told(s, from, model);
-    if (!t) /* not asked, or long ago */
-        return;
-    t->has_said = true;
-    t->is_ready = json_is_true(json_object_get(body, "ready"));
-    t->total = (uint64_t)json_integer_value(json_object_get(body, "total"));
-    t->done = (uint64_t)json_integer_value(json_object_get(body, "done"));
-    if (t->done > t->total)
-        t->done = t->total;
-    t->rate = (double)json_integer_value(json_object_get(body, "rate"));
-    text_clean(t->why, sizeof t->why, why ? why : "", false);
-    if (!timer_is_pending(s->soon))
-        timer_set_ms(s->soon, SOON_MS);
+    errands_take_told(s->errands, from, body);
 }
 
-static void on_again(void *owner)
+void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body)
 {
-    on_soon(owner);
+    carriers_take_give(s->carriers, from, body);
+}
+
+void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body)
+{
+    carriers_take_denied(s->carriers, from, body);
+}
+
+int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size)
+{
+    return carriers_hello(s->carriers, peer, why, size);
+}
+
+void supply_lane_up(struct supply *s, struct link *link)
+{
+    carriers_up(s->carriers, link);
+}
+
+void supply_paths_changed(struct supply *s)
+{
+    carriers_changed(s->carriers);
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
@@ -535,13 +366,46 @@ static json_t *in_use(void *owner)
     return s->setup.in_use(s->setup.owner);
 }
 
-static void ignore(void *owner, const json_t *list, int r, const char *why)
+static int send(void *owner, const uint8_t to[16], json_t *message)
 {
     const struct supply *s = owner;
-    (void)list;
-    (void)why;
-    if (r != -ECANCELED)
-        s->setup.changed(s->setup.owner);
+    return s->setup.send(s->setup.owner, to, message);
+}
+
+static void on_errand_changed(void *owner)
+{
+    const struct supply *s = owner;
+    s->setup.changed(s->setup.owner);
+}
+
+static void open_rooms(struct supply *s)
+{
+    const struct supply_setup *setup = &s->setup;
+    s->fetchers = fetchers_new(&(struct fetchers_setup){
+        .base = setup->base, .program = opts_str(setup->opts, "fetch-binary"), .dir = dir_of(s)});
+    s->carriers = carriers_new(&(struct carriers_setup){.base = setup->base,
+                                                        .members = setup->members,
+                                                        .peers = setup->peers,
+                                                        .relay = setup->relay,
+                                                        .fetchers = s->fetchers,
+                                                        .send = send,
+                                                        .content = content_of,
+                                                        .owner = s});
+    s->pulls = pulls_new(&(struct pulls_setup){.aside = setup->aside,
+                                               .fetchers = s->fetchers,
+                                               .carriers = s->carriers,
+                                               .dir = dir_of(s),
+                                               .quota = s->quota,
+                                               .in_use = in_use,
+                                               .changed = on_pull_changed,
+                                               .owner = s});
+    s->errands = errands_new(&(struct errands_setup){.base = setup->base,
+                                                     .members = setup->members,
+                                                     .pulls = s->pulls,
+                                                     .send = send,
+                                                     .content = content_of,
+                                                     .changed = on_errand_changed,
+                                                     .owner = s});
 }
 
 struct supply *supply_new(const struct supply_setup *setup)
@@ -550,21 +414,10 @@ struct supply *supply_new(const struct supply_setup *setup)
     s->setup = *setup;
     s->quota = conf_size(setup->opts, "models-quota", NULL);
     s->whole = json_object();
-    TAILQ_INIT(&s->told);
-    LIST_INIT(&s->askers);
     LIST_INIT(&s->resolves);
     LIST_INIT(&s->calls);
-    s->again = timer_new(setup->base, on_again, s);
-    s->soon = timer_new(setup->base, on_soon, s);
-    s->pulls = pulls_new(&(struct pulls_setup){.base = setup->base,
-                                               .aside = setup->aside,
-                                               .dir = dir_of(s),
-                                               .program = opts_str(setup->opts, "fetch-binary"),
-                                               .quota = s->quota,
-                                               .in_use = in_use,
-                                               .changed = on_pull_changed,
-                                               .owner = s});
-    supply_list(s, ignore, s); /* what an earlier life has left */
+    open_rooms(s);
+    supply_list(s, on_looked, s); /* what an earlier life has left */
     return s;
 }
 
@@ -578,16 +431,11 @@ void supply_free(struct supply *s)
         resolve_over(q, -ECANCELED, "ringd is stopping");
     }
     pulls_free(s->pulls);
-    for (struct supply_told *t; (t = TAILQ_FIRST(&s->told));) {
-        TAILQ_REMOVE(&s->told, t, next);
-        free(t);
-    }
-    while (LIST_FIRST(&s->askers))
-        asker_free(s, LIST_FIRST(&s->askers));
+    carriers_free(s->carriers);
+    fetchers_free(s->fetchers);
+    errands_free(s->errands);
     while (LIST_FIRST(&s->calls))
         answer(LIST_FIRST(&s->calls), NULL, -ECANCELED, "ringd is stopping");
-    timer_free(s->again);
-    timer_free(s->soon);
     json_decref(s->whole);
     free(s);
 }

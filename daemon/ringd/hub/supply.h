@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models by their names: pulled from a hub when somebody asks or a job needs them, on this node and
- * on the others of a job's ring, and kept in this node's folder of models within its quota. Loop
- * thread. */
+ * Models by their names: brought from other nodes or from a hub when somebody asks or a job needs
+ * them, on this node and on the others of a job's ring, and kept in this node's folder of models
+ * within its quota. Loop thread. */
 #ifndef DAEMON_SUPPLY_H
 #define DAEMON_SUPPLY_H
 
@@ -16,9 +16,13 @@
 struct aside;
 struct event_base;
 struct event_log;
+struct link;
+struct link_hello;
 struct members;
 struct members_ring;
 struct opts;
+struct peers;
+struct relay;
 struct supply;
 
 struct supply_setup { /* the pointers are borrowed */
@@ -27,6 +31,8 @@ struct supply_setup { /* the pointers are borrowed */
     struct aside *aside;
     struct event_log *events;
     struct members *members;
+    struct peers *peers;
+    struct relay *relay;
     /* To a member. Takes the reference. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     /* The names of the models that jobs use now; the caller owns it. */
@@ -54,15 +60,25 @@ void supply_list(struct supply *s, supply_answer *done, void *owner);
 /* "remove", "pin" or "unpin"; model: an exact name. */
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner);
 
-/* Is a job's model on all nodes of the ring? Those that lack it are told to pull it. False: `why`
- * says who is how far. model: exact; what is no name is no matter of this. */
+/* Is a job's model on all nodes of the ring? Those that lack it get it, from other nodes where one
+ * has it. False: `why` says who is how far. model: exact; what is no name is no matter of this. */
 bool supply_is_there(struct supply *s, const char *model, const struct members_ring *ring, char *why,
                      size_t size);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 
-/* Messages, whose fields have been checked: "model-want" and "model-told". */
+/* Messages, whose fields have been checked: "model-want", "model-told", "model-give" and
+ * "model-denied". */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body);
+
+/* A data connection of no job carries a model: its hello (0, or −EPERM and why not), then the
+ * connection, which is taken. */
+int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size);
+void supply_lane_up(struct supply *s, struct link *link);
+/* Paths came or went. */
+void supply_paths_changed(struct supply *s);
 
 #endif

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/hub/carriers.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "daemon/common/ipc.h"
+#include "daemon/common/model/model_name.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/job/lanes.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/peer/routes.h"
+#include "daemon/ringd/timer.h"
+#include "net/clock.h"
+#include "net/link.h"
+
+enum {
+    NODES = 8,        /* with which a model is shared at once, */
+    MODELS = 16,      /* and models that are */
+    AGAIN_MS = 3000,  /* a source that gives nothing yet is asked again */
+    PATIENCE_S = 30,  /* for the first word of any source, or of a taker that has asked */
+    NUMBER_BYTES = 16 /* of a model's number in a hello */
+};
+enum { RANK_SOURCE = 0, RANK_TAKER = 1 };
+
+struct carrier;
+
+/* A node at the other end. */
+struct carry_node {
+    struct carrier *c;   /* borrowed: owner; NULL = this place is free */
+    struct lanes *lanes; /* owned */
+    uint8_t id[16];
+    bool is_source, is_barred; /* it sent what it must not */
+    struct instant since;      /* it was added, or its last lane was lost */
+    size_t up;                 /* lanes */
+    uint64_t paths[PEERS_MAX_PATHS];
+    char why[300]; /* the last reason that it gives nothing */
+};
+
+struct carrier {
+    LIST_ENTRY(carrier) next;
+    struct carriers *all; /* borrowed: owner */
+    char model[MODEL_NAME], content[MODEL_CONTENT + 1];
+    char number[2 * NUMBER_BYTES + 1]; /* how a hello names the model */
+    struct hub_fetch *fetch;           /* owned: from the first connection on */
+    const struct hub_fetch_ops *ops;   /* of who takes; NULL: it only gives */
+    void *owner;
+    struct carry_node nodes[NODES];
+    struct timer *again;   /* owned */
+    struct instant waited; /* since when no source has been heard */
+};
+
+struct carriers {
+    struct carriers_setup setup;
+    LIST_HEAD(, carrier) list;
+    size_t n;
+};
+
+static const char *name_of(const struct carriers *c, const uint8_t id[16])
+{
+    const struct member *m = members_find(c->setup.members, id);
+    return m ? m->name : "a node that is gone";
+}
+
+/* --- the process ------------------------------------------------------------------------------ */
+
+static void node_free(struct carry_node *n)
+{
+    lanes_free(n->lanes);
+    *n = (struct carry_node){0};
+}
+
+static void carrier_free(struct carrier *c)
+{
+    for (size_t i = 0; i < NODES; i++)
+        node_free(&c->nodes[i]);
+    hub_fetch_stop(c->fetch);
+    timer_free(c->again);
+    LIST_REMOVE(c, next);
+    c->all->n--;
+    free(c);
+}
+
+/* Nobody has to be asked for room by one that only gives. */
+static void on_room(void *owner, uint64_t bytes)
+{
+    struct carrier *c = owner;
+    if (c->ops)
+        c->ops->room(c->owner, bytes);
+    else
+        hub_fetch_say_room(c->fetch, "nobody on this node takes it any more");
+}
+
+static void on_progress(void *owner, uint64_t done, uint64_t total, const char *file)
+{
+    const struct carrier *c = owner;
+    if (c->ops)
+        c->ops->progress(c->owner, done, total, file);
+}
+
+/* The connections to takers stay, and the process with them. */
+static void on_whole(void *owner)
+{
+    struct carrier *c = owner;
+    const struct hub_fetch_ops *ops = c->ops;
+    c->ops = NULL;
+    for (size_t i = 0; i < NODES; i++)
+        if (c->nodes[i].c && c->nodes[i].is_source)
+            node_free(&c->nodes[i]);
+    if (ops)
+        ops->over(c->owner, NULL, false);
+}
+
+static void on_over(void *owner, const char *why, bool passing)
+{
+    struct carrier *c = owner;
+    const struct hub_fetch_ops *ops = c->ops;
+    void *of = c->owner;
+    c->fetch = NULL;
+    if (!ops && why)
+        log_warning("%s is given to no other node any more: %s", c->model, why);
+    carrier_free(c);
+    if (ops)
+        ops->over(of, why ? why : "ringd-fetch ended before all of it had come", passing);
+}
+
+static struct carry_node *node_of_path(struct carrier *c, uint64_t path, size_t *ret)
+{
+    for (size_t i = 0; i < NODES; i++)
+        for (size_t k = 0; k < c->nodes[i].up; k++)
+            if (c->nodes[i].paths[k] == path) {
+                *ret = k;
+                return &c->nodes[i];
+            }
+    return NULL;
+}
+
+/* A taker that still wants something dials again. */
+static void on_lost(void *owner, uint64_t path, bool wrong, const char *why)
+{
+    struct carrier *c = owner;
+    size_t k = 0;
+    struct carry_node *n = node_of_path(c, path, &k);
+    if (!n)
+        return;
+    n->paths[k] = n->paths[--n->up];
+    n->since = clock_now();
+    snprintf(n->why, sizeof n->why, "%s", why);
+    if (wrong) {
+        log_warning("node %s sends wrong bytes of %s: %s", name_of(c->all, n->id), c->model, why);
+        n->is_barred = true;
+        lanes_stop(n->lanes);
+    } else if (n->is_source) {
+        c->waited = clock_now();
+        lanes_lost(n->lanes, path);
+    }
+}
+
+static int start(struct carrier *c)
+{
+    static const struct hub_fetch_ops ops = {
+        .room = on_room, .progress = on_progress, .whole = on_whole, .lost = on_lost, .over = on_over};
+    const struct hub_order order = {.what = "carry", .model = c->model, .content = c->content};
+    struct err err;
+    const int r = c->fetch ? 0 : hub_fetch_start(&c->fetch, c->all->setup.fetchers, &order, &ops, c, &err);
+    if (r)
+        log_warning("%s cannot be carried between nodes: %s", c->model, err.text);
+    return r;
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static void use_link(struct carry_node *n, struct link *link, uint64_t path)
+{
+    struct carrier *c = n->c;
+    struct ipc_lane lane;
+    int fd;
+    memset(&lane, 0, sizeof lane); /* its padding leaves this process */
+    lane.path = path;
+    lane.rank = n->is_source ? RANK_SOURCE : RANK_TAKER;
+    if (n->up == PEERS_MAX_PATHS || start(c) || link_detach(link, &fd, &lane.tx, &lane.rx)) {
+        link_free(link);
+        return;
+    }
+    if (!hub_fetch_send_lane(c->fetch, &lane, fd))
+        n->paths[n->up++] = path;
+    close(fd);
+    seal_wipe(&lane.tx);
+    seal_wipe(&lane.rx);
+}
+
+static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t path)
+{
+    (void)rank;
+    use_link(owner, link, path);
+}
+
+/* The other end may not have heard of it yet: it is dialled again. */
+static void on_refused(void *owner, uint32_t rank, const char *text)
+{
+    struct carry_node *n = owner;
+    (void)rank;
+    snprintf(n->why, sizeof n->why, "%s", text);
+}
+
+static void on_relayed(void *owner, const char *through)
+{
+    (void)owner;
+    (void)through;
+}
+
+static struct carry_node *find_node(struct carrier *c, const uint8_t id[16])
+{
+    for (size_t i = 0; i < NODES; i++)
+        if (c->nodes[i].c && !memcmp(c->nodes[i].id, id, 16))
+            return &c->nodes[i];
+    return NULL;
+}
+
+/* NULL: there are too many. */
+static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool is_source)
+{
+    static const struct lanes_ops ops = {on_lane_up, on_refused, on_relayed};
+    const struct carriers_setup *s = &c->all->setup;
+    struct link_hello hello = {0};
+    for (size_t i = 0; i < NODES; i++) {
+        struct carry_node *n = &c->nodes[i];
+        if (n->c)
+            continue;
+        *n = (struct carry_node){.c = c, .is_source = is_source, .since = clock_now()};
+        memcpy(n->id, id, 16);
+        memcpy(hello.fingerprint, c->number, sizeof c->number);
+        n->lanes = lanes_new(&(struct lanes_setup){.base = s->base,
+                                                   .members = s->members,
+                                                   .peers = s->peers,
+                                                   .relay = s->relay,
+                                                   .ops = &ops,
+                                                   .owner = n});
+        lanes_start(n->lanes, id, &hello, false);
+        return n;
+    }
+    return NULL;
+}
+
+/* A hello has no room for a name. */
+static void number_of(const char *model, char ret[2 * NUMBER_BYTES + 1])
+{
+    uint8_t hash[crypto_hash_sha256_BYTES];
+    crypto_hash_sha256(hash, (const uint8_t *)model, strlen(model));
+    sodium_bin2hex(ret, 2 * NUMBER_BYTES + 1, hash, NUMBER_BYTES);
+}
+
+static struct carry_node *node_of_hello(struct carriers *all, const struct link_hello *peer)
+{
+    struct carrier *c;
+    LIST_FOREACH (c, &all->list, next)
+        if (!strcmp(c->number, peer->fingerprint)) {
+            struct carry_node *n = find_node(c, peer->node_id);
+            return n && !n->is_barred ? n : NULL;
+        }
+    return NULL;
+}
+
+int carriers_hello(struct carriers *all, const struct link_hello *peer, char *why, size_t size)
+{
+    if (node_of_hello(all, peer))
+        return 0;
+    snprintf(why, size, "%s shares no model of that number with %s", members_self(all->setup.members)->name,
+             peer->name);
+    return -EPERM;
+}
+
+void carriers_up(struct carriers *all, struct link *link)
+{
+    struct carry_node *n = node_of_hello(all, link_peer(link));
+    if (!n) { /* that has changed since it said hello */
+        link_free(link);
+        return;
+    }
+    const uint64_t path = peers_path_of(all->setup.peers, link, n->id);
+    lanes_came(n->lanes, path);
+    use_link(n, link, path);
+}
+
+void carriers_changed(struct carriers *all)
+{
+    struct carrier *c;
+    LIST_FOREACH (c, &all->list, next)
+        for (size_t i = 0; i < NODES; i++)
+            if (c->nodes[i].c && !c->nodes[i].is_barred)
+                lanes_changed(c->nodes[i].lanes);
+}
+
+/* --- taking ----------------------------------------------------------------------------------- */
+
+static struct carrier *find(const struct carriers *all, const char *model)
+{
+    struct carrier *c;
+    LIST_FOREACH (c, &all->list, next)
+        if (!strcmp(c->model, model))
+            return c;
+    return NULL;
+}
+
+/* No source has given anything for too long: the reason of the last of them. */
+static void give_up(struct carrier *c)
+{
+    const struct hub_fetch_ops *ops = c->ops;
+    void *owner = c->owner;
+    char why[500] = "no node that has it can be reached";
+    for (size_t i = 0; i < NODES; i++)
+        if (c->nodes[i].c && c->nodes[i].is_source && *c->nodes[i].why)
+            snprintf(why, sizeof why, "node %s does not give it: %s", name_of(c->all, c->nodes[i].id),
+                     c->nodes[i].why);
+    carrier_free(c);
+    ops->over(owner, why, true);
+}
+
+static void ask_sources(struct carrier *c)
+{
+    const struct carriers_setup *s = &c->all->setup;
+    for (size_t i = 0; i < NODES; i++) {
+        const struct carry_node *n = &c->nodes[i];
+        if (n->c && n->is_source && !n->is_barred && !n->up)
+            s->send(s->owner, n->id,
+                    json_pack("{s:s s:s s:s}", "kind", "model-give", "model", c->model, "content",
+                              c->content));
+    }
+}
+
+static void look_at_sources(struct carrier *c)
+{
+    bool is_heard = false, is_hopeless = true;
+    for (size_t i = 0; i < NODES; i++) {
+        const struct carry_node *n = &c->nodes[i];
+        is_heard |= n->c && n->is_source && n->up;
+        is_hopeless &= !n->c || !n->is_source || n->is_barred;
+    }
+    if (is_heard)
+        c->waited = clock_now();
+    if (is_hopeless || clock_since_us(clock_now(), c->waited) >= PATIENCE_S * UINT64_C(1000000)) {
+        give_up(c);
+        return;
+    }
+    ask_sources(c);
+    timer_set_ms(c->again, AGAIN_MS);
+}
+
+/* Takers that have left are forgotten; without any, and without a process, there is nothing to
+ * give. */
+static void look_at_takers(struct carrier *c)
+{
+    const struct instant now = clock_now();
+    bool is_used = c->fetch;
+    for (size_t i = 0; i < NODES; i++) {
+        struct carry_node *n = &c->nodes[i];
+        if (n->c && !n->up && clock_since_us(now, n->since) >= PATIENCE_S * UINT64_C(1000000))
+            node_free(n);
+        is_used |= n->c != NULL;
+    }
+    if (is_used)
+        timer_set_ms(c->again, AGAIN_MS);
+    else
+        carrier_free(c);
+}
+
+static void on_again(void *owner)
+{
+    struct carrier *c = owner;
+    if (c->ops)
+        look_at_sources(c);
+    else
+        look_at_takers(c);
+}
+
+static struct carrier *carrier_new(struct carriers *all, const char *model, const char *content)
+{
+    struct carrier *c = xcalloc(1, sizeof *c);
+    c->all = all;
+    snprintf(c->model, sizeof c->model, "%s", model);
+    snprintf(c->content, sizeof c->content, "%s", content);
+    number_of(model, c->number);
+    c->again = timer_new(all->setup.base, on_again, c);
+    timer_set_ms(c->again, AGAIN_MS);
+    LIST_INSERT_HEAD(&all->list, c, next);
+    all->n++;
+    return c;
+}
+
+static void set_sources(struct carrier *c, const struct carry_order *order)
+{
+    for (size_t i = 0; i < NODES; i++) {
+        struct carry_node *n = &c->nodes[i];
+        bool stays = !n->c || !n->is_source;
+        for (size_t k = 0; k < order->nfrom; k++)
+            stays |= !memcmp(n->id, order->from[k], 16);
+        if (!stays && !n->up) /* one that gives may go on: its cable is there */
+            node_free(n);
+    }
+    for (size_t k = 0; k < order->nfrom; k++)
+        if (!find_node(c, order->from[k]))
+            add_node(c, order->from[k], true);
+}
+
+void carriers_take(struct carriers *all, const struct carry_order *order, const struct hub_fetch_ops *ops,
+                   void *owner)
+{
+    struct carrier *c = find(all, order->model);
+    if (c && (!c->ops || strcmp(c->content, order->content) != 0)) { /* of files that are gone */
+        carriers_leave(all, order->model);
+        c = NULL;
+    }
+    if (!c) {
+        c = carrier_new(all, order->model, order->content);
+        c->ops = ops;
+        c->owner = owner;
+    }
+    c->waited = clock_now();
+    set_sources(c, order);
+    ask_sources(c);
+}
+
+void carriers_say_room(struct carriers *all, const char *model, const char *why)
+{
+    const struct carrier *c = find(all, model);
+    if (c && c->fetch)
+        hub_fetch_say_room(c->fetch, why);
+}
+
+void carriers_leave(struct carriers *all, const char *model)
+{
+    struct carrier *c = find(all, model);
+    if (c)
+        carrier_free(c);
+}
+
+void carriers_take_denied(struct carriers *all, const uint8_t from[16], const json_t *body)
+{
+    struct carrier *c = find(all, json_string_value(json_object_get(body, "model")));
+    struct carry_node *n = c ? find_node(c, from) : NULL;
+    if (!n || !n->is_source)
+        return;
+    snprintf(n->why, sizeof n->why, "%s", json_string_value(json_object_get(body, "why")));
+    if (json_is_true(json_object_get(body, "soon")))
+        c->waited = clock_now();
+}
+
+/* --- giving ----------------------------------------------------------------------------------- */
+
+static void deny(const struct carriers *all, const uint8_t to[16], const char *model, bool soon,
+                 const char *why)
+{
+    all->setup.send(all->setup.owner, to,
+                    json_pack("{s:s s:s s:b s:s}", "kind", "model-denied", "model", model, "soon", (int)soon,
+                              "why", why));
+}
+
+/* A node that takes from this one cannot give to it: both would wait. */
+void carriers_take_give(struct carriers *all, const uint8_t from[16], const json_t *body)
+{
+    const char *model = json_string_value(json_object_get(body, "model")),
+               *content = json_string_value(json_object_get(body, "content"));
+    const char *here = all->setup.content(all->setup.owner, model);
+    struct carrier *c = find(all, model);
+    struct carry_node *n = c ? find_node(c, from) : NULL;
+    if (!c && !here)
+        deny(all, from, model, true, "it is not here yet");
+    else if (strcmp(c ? c->content : here, content) != 0)
+        deny(all, from, model, false, "its files here are others: `ringctl models verify` says which are right");
+    else if (n && n->is_source)
+        deny(all, from, model, false, "this node takes it from that one");
+    else if (!c && all->n == MODELS)
+        deny(all, from, model, true, "it shares as many models as it can");
+    else if (!n && !add_node(c ? c : carrier_new(all, model, content), from, false))
+        deny(all, from, model, true, "it gives to as many nodes as it can");
+    else if (n)
+        n->since = clock_now();
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+struct carriers *carriers_new(const struct carriers_setup *setup)
+{
+    struct carriers *all = xcalloc(1, sizeof *all);
+    all->setup = *setup;
+    LIST_INIT(&all->list);
+    return all;
+}
+
+void carriers_free(struct carriers *all)
+{
+    if (!all)
+        return;
+    while (LIST_FIRST(&all->list))
+        carrier_free(LIST_FIRST(&all->list));
+    free(all);
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/hub/errands.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "daemon/common/model/model_name.h"
+#include "daemon/common/text_clean.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/model_route.h"
+#include "daemon/ringd/hub/pulls.h"
+#include "daemon/ringd/timer.h"
+#include "engine/err.h"
+
+enum {
+    AGAIN_MS = 3000,  /* a node that has not said that it has a model is asked again */
+    ASKERS = 16,      /* nodes that hear of a model's progress here */
+    HEARD_MOST = 256, /* models of other nodes that are remembered */
+    WANTED_MOST = 64, /* models that other nodes may have this one get */
+};
+
+static const char *const ways[] = {
+    [ROUTE_HAS] = "ask", [ROUTE_TAKES] = "take", [ROUTE_PULLS] = "pull", [ROUTE_WAITS] = "ask"};
+
+/* What another node has said of a model. */
+struct errand_heard {
+    TAILQ_ENTRY(errand_heard) next;
+    uint8_t id[16];
+    char model[MODEL_NAME], content[MODEL_CONTENT + 1];
+    bool is_ready, has_said;
+    uint64_t boot; /* of that node's life: another may have lost it */
+    uint64_t done, total;
+    double rate;
+    char why[400]; /* "": it is on its way */
+    struct instant asked;
+    struct route_step step; /* what it was asked to do */
+};
+
+/* A node that waits for a model of this one. */
+struct errand_asker {
+    LIST_ENTRY(errand_asker) next;
+    uint8_t id[16];
+    char model[MODEL_NAME];
+};
+
+struct errands {
+    struct errands_setup setup;
+    TAILQ_HEAD(errands_heard, errand_heard) heard;
+    size_t nheard;
+    LIST_HEAD(, errand_asker) askers;
+    size_t naskers;
+    struct timer *again, *soon; /* owned */
+};
+
+static const char *content_here(const struct errands *e, const char *model)
+{
+    return e->setup.content(e->setup.owner, model);
+}
+
+static bool is_content(const char *text)
+{
+    return text && strlen(text) == MODEL_CONTENT && strspn(text, "0123456789abcdef") == MODEL_CONTENT;
+}
+
+/* --- how far this node is --------------------------------------------------------------------- */
+
+static json_t *told_message(const struct errands *e, const char *model)
+{
+    struct pull *p = pulls_find(e->setup.pulls, model);
+    const char *content = content_here(e, model);
+    uint64_t done = 0, total = 0;
+    double rate = 0;
+    const bool failed = !content && p && pull_state(p) == PULL_FAILED;
+    if (p)
+        pull_amounts(p, &done, &total, &rate);
+    return json_pack("{s:s s:s s:b s:I s:I s:I s:s* s:s*}", "kind", "model-told", "model", model, "ready",
+                     content != NULL, "done", (json_int_t)done, "total", (json_int_t)total, "rate",
+                     (json_int_t)rate, "why", failed ? pull_why(p) : NULL, "content",
+                     content && *content ? content : NULL);
+}
+
+static void asker_free(struct errands *e, struct errand_asker *a)
+{
+    LIST_REMOVE(a, next);
+    e->naskers--;
+    free(a);
+}
+
+void errands_tell(struct errands *e, const char *model)
+{
+    const bool is_here = content_here(e, model);
+    for (struct errand_asker *a = LIST_FIRST(&e->askers), *next; a; a = next) {
+        next = LIST_NEXT(a, next);
+        if (strcmp(a->model, model) != 0)
+            continue;
+        e->setup.send(e->setup.owner, a->id, told_message(e, model));
+        if (is_here)
+            asker_free(e, a);
+    }
+    if (!timer_is_pending(e->soon)) /* once the present callback is over */
+        timer_set_ms(e->soon, 0);
+}
+
+/* "31 %, 4 s left" */
+static void describe_progress(char *to, size_t size, uint64_t done, uint64_t total, double rate)
+{
+    const struct err_amounts a = err_amounts(total, done);
+    if (!total)
+        snprintf(to, size, "it begins");
+    else if (rate <= 0)
+        snprintf(to, size, "%s of %s", a.have, a.need);
+    else
+        snprintf(to, size, "%s of %s, %.0f s left", a.have, a.need, (double)(total - done) / rate);
+}
+
+/* --- what this node is to do ------------------------------------------------------------------ */
+
+static void obey(struct errands *e, enum route_way way, const struct carry_order *order, char *how,
+                 size_t size)
+{
+    struct pull *p = pulls_find(e->setup.pulls, order->model);
+    const bool rests = !p || pull_may_retry(p, way == ROUTE_TAKES),
+               runs = p && (pull_state(p) == PULL_WAITS || pull_state(p) == PULL_RUNS);
+    struct err err;
+    uint64_t done, total;
+    double rate;
+    int r = 0;
+    if (way == ROUTE_TAKES && (rests || runs))
+        r = pulls_take(e->setup.pulls, order, &p, &err);
+    else if (way == ROUTE_PULLS && rests)
+        r = pulls_begin(e->setup.pulls, "pull", order->model, &p, &err);
+    if (r) {
+        snprintf(how, size, "%s", err.text);
+    } else if (!p) {
+        snprintf(how, size, "it waits");
+    } else if (pull_state(p) == PULL_FAILED) {
+        snprintf(how, size, "%s", pull_why(p));
+    } else {
+        pull_amounts(p, &done, &total, &rate);
+        describe_progress(how, size, done, total, rate);
+    }
+}
+
+/* --- what others are to do -------------------------------------------------------------------- */
+
+static struct errand_heard *find_heard(const struct errands *e, const uint8_t id[16], const char *model)
+{
+    struct errand_heard *h;
+    TAILQ_FOREACH(h, &e->heard, next)
+    if (!memcmp(h->id, id, 16) && !strcmp(h->model, model))
+        return h;
+    return NULL;
+}
+
+static struct errand_heard *add_heard(struct errands *e, const uint8_t id[16], const char *model)
+{
+    struct errand_heard *h = TAILQ_FIRST(&e->heard);
+    if (e->nheard == HEARD_MOST) {
+        TAILQ_REMOVE(&e->heard, h, next);
+        free(h);
+        e->nheard--;
+    }
+    h = xcalloc(1, sizeof *h);
+    memcpy(h->id, id, 16);
+    snprintf(h->model, sizeof h->model, "%s", model);
+    TAILQ_INSERT_TAIL(&e->heard, h, next);
+    e->nheard++;
+    return h;
+}
+
+static struct errand_heard *heard_of(struct errands *e, const struct member *who, const char *model)
+{
+    struct errand_heard *h = find_heard(e, who->id, model);
+    if (!h)
+        h = add_heard(e, who->id, model);
+    if (h->boot != who->boot) {
+        h->boot = who->boot;
+        h->is_ready = h->has_said = false;
+        h->asked.us = 0;
+    }
+    return h;
+}
+
+static bool is_same_step(const struct route_step *a, const struct route_step *b)
+{
+    bool same = a->way == b->way && a->nfrom == b->nfrom;
+    for (size_t i = 0; same && i < a->nfrom; i++)
+        same = a->from[i] == b->from[i];
+    return same;
+}
+
+/* All that one job needs of one model. */
+struct errand {
+    const char *model, *content; /* content: "" while nobody has it */
+    const struct members_ring *ring;
+    struct errand_heard *heard[RING_MAX_NODES]; /* NULL: of this node */
+    struct route_node nodes[RING_MAX_NODES];
+    struct route_step steps[RING_MAX_NODES];
+};
+
+/* At once where it is another wish than before. */
+static void ask(struct errands *e, const struct errand *all, size_t i)
+{
+    struct errand_heard *h = all->heard[i];
+    const struct route_step *step = &all->steps[i];
+    const struct instant now = clock_now();
+    char id[33];
+    if (is_same_step(&h->step, step) && h->asked.us &&
+        clock_since_us(now, h->asked) < AGAIN_MS * UINT64_C(1000))
+        return;
+    json_t *from = json_array();
+    for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
+        json_array_append_new(from,
+                              json_string(sodium_bin2hex(id, sizeof id, all->ring->at[step->from[k]]->id, 16)));
+    h->asked = now;
+    h->step = *step;
+    e->setup.send(e->setup.owner, h->id,
+                  json_pack("{s:s s:s s:s s:s* s:o}", "kind", "model-want", "model", all->model, "how",
+                            ways[step->way], "content", *all->content ? all->content : NULL, "from", from));
+}
+
+static void do_here(struct errands *e, const struct errand *all, size_t i, char *how, size_t size)
+{
+    const struct route_step *step = &all->steps[i];
+    struct carry_order order = {.model = all->model, .content = all->content};
+    for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
+        memcpy(order.from[order.nfrom++], all->ring->at[step->from[k]]->id, 16);
+    obey(e, step->way, &order, how, size);
+}
+
+/* --- the ring --------------------------------------------------------------------------------- */
+
+/* What each node says that it has: this one's word comes before that of others, then that of the
+ * first in the ring. */
+static const char *said_content(const struct errands *e, const struct errand *all, size_t i)
+{
+    const struct errand_heard *h = all->heard[i];
+    return !h ? content_here(e, all->model) : h->is_ready ? h->content : NULL;
+}
+
+static void find_content(const struct errands *e, struct errand *all)
+{
+    all->content = "";
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < all->ring->n; i++) {
+            const char *c = said_content(e, all, i);
+            if (!*all->content && c && *c && (turn || !all->heard[i]))
+                all->content = c;
+        }
+}
+
+static void look(struct errands *e, struct errand *all)
+{
+    const struct members_ring *ring = all->ring;
+    const uint8_t *self = members_self(e->setup.members)->id;
+    for (size_t i = 0; i < ring->n; i++)
+        all->heard[i] = memcmp(ring->at[i]->id, self, 16) ? heard_of(e, ring->at[i], all->model) : NULL;
+    find_content(e, all);
+    for (size_t i = 0; i < ring->n; i++) {
+        const char *c = said_content(e, all, i);
+        const struct pull *p = all->heard[i] ? NULL : pulls_find(e->setup.pulls, all->model);
+        all->nodes[i] = (struct route_node){
+            .has = c && *c && !strcmp(c, all->content),
+            .cannot = all->heard[i] ? *all->heard[i]->why : p && pull_state(p) == PULL_FAILED,
+            .joined = members_linked(e->setup.members, ring->at[i]->id, ring->at[(i + 1) % ring->n]->id)};
+    }
+}
+
+static bool have_all_said(struct errands *e, struct errand *all, char *why, size_t size)
+{
+    const char *name = NULL;
+    for (size_t i = 0; i < all->ring->n; i++)
+        if (all->heard[i] && !all->heard[i]->has_said) {
+            all->steps[i] = (struct route_step){.way = ROUTE_WAITS};
+            ask(e, all, i);
+            name = all->ring->at[i]->name;
+        }
+    if (name)
+        snprintf(why, size, "node %s is asked whether it has %s", name, all->model);
+    return !name;
+}
+
+static void say_where(const struct errand *all, size_t i, const char *how, size_t others, char *why,
+                      size_t size)
+{
+    const struct route_step *step = &all->steps[i];
+    const char *from = step->nfrom ? all->ring->at[step->from[0]]->name : "";
+    const int n = (int)strcspn(all->model, "@");
+    char more[40] = "";
+    if (others)
+        snprintf(more, sizeof more, ", and then to %zu more", others);
+    if (step->way == ROUTE_TAKES)
+        snprintf(why, size, "%.*s comes from node %s to node %s%s: %s", n, all->model, from,
+                 all->ring->at[i]->name, more, how);
+    else
+        snprintf(why, size, "%.*s comes from the hub to node %s%s: %s", n, all->model,
+                 all->ring->at[i]->name, more, how);
+}
+
+/* What a node has done of its step, or why not; it is asked where it is another. */
+static void follow(struct errands *e, const struct errand *all, size_t i, char *how, size_t size)
+{
+    const struct errand_heard *h = all->heard[i];
+    if (!h) {
+        do_here(e, all, i, how, size);
+        return;
+    }
+    ask(e, all, i);
+    if (*h->why)
+        snprintf(how, size, "%s", h->why);
+    else
+        describe_progress(how, size, h->done, h->total, h->rate);
+}
+
+/* A node that has it, but other files than the rest: no stage would start with them. */
+static bool has_others(const struct errands *e, const struct errand *all, size_t i, char *why, size_t size)
+{
+    const char *c = said_content(e, all, i);
+    if (!c || !*c || !*all->content || all->nodes[i].has)
+        return false;
+    snprintf(why, size,
+             "node %s has other files under the name of %s: `ringctl models verify` there says whether they "
+             "are right, and `models remove` lets them come again",
+             all->ring->at[i]->name, all->model);
+    return true;
+}
+
+bool errands_are_done(struct errands *e, const char *model, const struct members_ring *ring, char *why,
+                      size_t size)
+{
+    struct errand all = {.model = model, .ring = ring};
+    char how[500];
+    size_t lack = 0, first = 0;
+    look(e, &all);
+    for (size_t i = 0; i < ring->n; i++) {
+        const bool is_first = !lack;
+        if (has_others(e, &all, i, why, size))
+            return false;
+        lack += !said_content(e, &all, i);
+        first = lack && is_first ? i : first;
+    }
+    if (!lack)
+        return true;
+    if (!timer_is_pending(e->again))
+        timer_set_ms(e->again, AGAIN_MS);
+    if (!have_all_said(e, &all, why, size))
+        return false;
+    model_route(all.nodes, ring->n, all.steps);
+    for (size_t i = 0; i < ring->n; i++) {
+        if (said_content(e, &all, i))
+            continue;
+        follow(e, &all, i, how, sizeof how);
+        if (i == first || all.steps[first].way == ROUTE_WAITS) {
+            first = i;
+            say_where(&all, i, how, lack - 1, why, size);
+        }
+    }
+    return false;
+}
+
+static void on_timer(void *owner)
+{
+    const struct errands *e = owner;
+    e->setup.changed(e->setup.owner);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+/* −1: what is asked for makes no sense. */
+static int read_order(const struct errands *e, const json_t *body, struct carry_order *ret)
+{
+    const char *content = json_string_value(json_object_get(body, "content"));
+    size_t i;
+    json_t *id;
+    *ret = (struct carry_order){.model = json_string_value(json_object_get(body, "model")),
+                                .content = content ? content : ""};
+    if (!model_name_is_exact(ret->model) || (*ret->content && !is_content(ret->content)))
+        return -1;
+    json_array_foreach (json_object_get(body, "from"), i, id) {
+        const char *text = json_string_value(id);
+        if (ret->nfrom == ROUTE_SOURCES || !text || strlen(text) != 32 ||
+            sodium_hex2bin(ret->from[ret->nfrom], 16, text, 32, NULL, NULL, NULL) ||
+            !members_find(e->setup.members, ret->from[ret->nfrom]))
+            return -1;
+        ret->nfrom++;
+    }
+    return 0;
+}
+
+static void add_asker(struct errands *e, const uint8_t from[16], const char *model)
+{
+    struct errand_asker *a;
+    size_t own = 0;
+    bool is_known = false;
+    LIST_FOREACH (a, &e->askers, next) {
+        own += !memcmp(a->id, from, 16);
+        is_known |= !memcmp(a->id, from, 16) && !strcmp(a->model, model);
+    }
+    if (is_known || own == ASKERS || e->naskers == WANTED_MOST)
+        return;
+    a = xcalloc(1, sizeof *a);
+    memcpy(a->id, from, 16);
+    snprintf(a->model, sizeof a->model, "%s", model);
+    LIST_INSERT_HEAD(&e->askers, a, next);
+    e->naskers++;
+}
+
+/* Progress that is said to another node, and wishes of it, are bounded: it may be anybody's. */
+void errands_take_want(struct errands *e, const uint8_t from[16], const json_t *body)
+{
+    const char *how = json_string_value(json_object_get(body, "how"));
+    struct carry_order order;
+    char quiet[500];
+    if (read_order(e, body, &order))
+        return;
+    if (!content_here(e, order.model)) {
+        add_asker(e, from, order.model);
+        if (!strcmp(how, "pull"))
+            obey(e, ROUTE_PULLS, &order, quiet, sizeof quiet);
+        else if (!strcmp(how, "take") && order.nfrom && *order.content)
+            obey(e, ROUTE_TAKES, &order, quiet, sizeof quiet);
+    }
+    e->setup.send(e->setup.owner, from, told_message(e, order.model));
+}
+
+void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *body)
+{
+    const char *model = json_string_value(json_object_get(body, "model")),
+               *why = json_string_value(json_object_get(body, "why")),
+               *content = json_string_value(json_object_get(body, "content"));
+    struct errand_heard *h = find_heard(e, from, model);
+    if (!h) /* not asked, or long ago */
+        return;
+    h->has_said = true;
+    h->is_ready = json_is_true(json_object_get(body, "ready"));
+    h->total = (uint64_t)json_integer_value(json_object_get(body, "total"));
+    h->done = (uint64_t)json_integer_value(json_object_get(body, "done"));
+    if (h->done > h->total)
+        h->done = h->total;
+    h->rate = (double)json_integer_value(json_object_get(body, "rate"));
+    text_clean(h->why, sizeof h->why, why ? why : "", false);
+    snprintf(h->content, sizeof h->content, "%s", is_content(content) ? content : "");
+    if (!timer_is_pending(e->soon))
+        timer_set_ms(e->soon, 0);
+}
+
+/* --- start and end ---------------------------------------------------------------------------- */
+
+struct errands *errands_new(const struct errands_setup *setup)
+{
+    struct errands *e = xcalloc(1, sizeof *e);
+    e->setup = *setup;
+    TAILQ_INIT(&e->heard);
+    LIST_INIT(&e->askers);
+    e->again = timer_new(setup->base, on_timer, e);
+    e->soon = timer_new(setup->base, on_timer, e);
+    return e;
+}
+
+void errands_free(struct errands *e)
+{
+    if (!e)
+        return;
+    for (struct errand_heard *h; (h = TAILQ_FIRST(&e->heard));) {
+        TAILQ_REMOVE(&e->heard, h, next);
+        free(h);
+    }
+    while (LIST_FIRST(&e->askers))
+        asker_free(e, LIST_FIRST(&e->askers));
+    timer_free(e->again);
+    timer_free(e->soon);
+    free(e);
+}
