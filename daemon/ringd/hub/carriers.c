@@ -330,9 +330,9 @@ static void ask_sources(struct carrier *c)
     for (size_t i = 0; i < NODES; i++) {
         const struct carry_node *n = &c->nodes[i];
         if (n->c && n->is_source && !n->is_barred && !n->up)
-            s->send(s->owner, n->id,
-                    json_pack("{s:s s:s s:s}", "kind", "model-give", "model", c->model, "content",
-                              c->content));
+            s->send(
+                s->owner, n->id,
+                json_pack("{s:s s:s s:s}", "kind", "model-give", "model", c->model, "content", c->content));
     }
 }
 
@@ -474,7 +474,8 @@ void carriers_take_give(struct carriers *all, const uint8_t from[16], const json
     if (!c && !here)
         deny(all, from, model, true, "it is not here yet");
     else if (strcmp(c ? c->content : here, content) != 0)
-        deny(all, from, model, false, "its files here are others: `ringctl models verify` says which are right");
+        deny(all, from, model, false,
+             "its files here are others: `ringctl models verify` says which are right");
     else if (n && n->is_source)
         deny(all, from, model, false, "this node takes it from that one");
     else if (!c && all->n == MODELS)

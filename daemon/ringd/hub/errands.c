@@ -215,8 +215,8 @@ static void ask(struct errands *e, const struct errand *all, size_t i)
         return;
     json_t *from = json_array();
     for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
-        json_array_append_new(from,
-                              json_string(sodium_bin2hex(id, sizeof id, all->ring->at[step->from[k]]->id, 16)));
+        json_array_append_new(
+            from, json_string(sodium_bin2hex(id, sizeof id, all->ring->at[step->from[k]]->id, 16)));
     h->asked = now;
     h->step = *step;
     e->setup.send(e->setup.owner, h->id,
@@ -298,8 +298,8 @@ static void say_where(const struct errand *all, size_t i, const char *how, size_
         snprintf(why, size, "%.*s comes from node %s to node %s%s: %s", n, all->model, from,
                  all->ring->at[i]->name, more, how);
     else
-        snprintf(why, size, "%.*s comes from the hub to node %s%s: %s", n, all->model,
-                 all->ring->at[i]->name, more, how);
+        snprintf(why, size, "%.*s comes from the hub to node %s%s: %s", n, all->model, all->ring->at[i]->name,
+                 more, how);
 }
 
 /* What a node has done of its step, or why not; it is asked where it is another. */

@@ -37,7 +37,7 @@ struct hub_fetch_ops {
     void (*over)(void *owner, const char *why, bool passing);
 };
 struct hub_order {
-    const char *what;    /* "pull", "resolve", "verify" or "carry" */
+    const char *what; /* "pull", "resolve", "verify" or "carry" */
     const char *model;
     const char *content; /* of "carry": which files those are; else NULL */
 };

@@ -372,9 +372,10 @@ const char *pull_why(const struct pull *p)
 bool pull_may_retry(const struct pull *p, bool has_source)
 {
     const uint64_t gone_s = clock_since_us(clock_now(), p->ended) / 1000000,
-                   wait_s = has_source ? RETRY_NODE_S : p->is_lasting ? RETRY_LASTING_S : RETRY_S;
-    return p->state == PULL_STOPPED || p->state == PULL_DONE ||
-           (p->state == PULL_FAILED && gone_s >= wait_s);
+                   wait_s = has_source      ? RETRY_NODE_S
+                            : p->is_lasting ? RETRY_LASTING_S
+                                            : RETRY_S;
+    return p->state == PULL_STOPPED || p->state == PULL_DONE || (p->state == PULL_FAILED && gone_s >= wait_s);
 }
 
 void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total, double *ret_rate)

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From where each node of a ring gets a model: every ring of five nodes and fewer, with every set of
+ * nodes that have it, that the hub has refused, and of cables that are there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/ringd/hub/model_route.h"
+
+enum { MOST = 5 };
+
+static struct route_node nodes[MOST];
+static struct route_step steps[MOST];
+static size_t n;
+
+/* Every ring of so many nodes, one after the other; false: there are no more. */
+static bool next_ring(unsigned *number)
+{
+    if (*number >> (3 * n))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned bits = *number >> (3 * i);
+        nodes[i] = (struct route_node){.has = bits & 1, .cannot = bits & 2, .joined = bits & 4};
+    }
+    ++*number;
+    model_route(nodes, n, steps);
+    return true;
+}
+
+static bool are_joined(size_t a, size_t b)
+{
+    return ((a + 1) % n == b && nodes[a].joined) || ((b + 1) % n == a && nodes[b].joined);
+}
+
+/* Nodes that cables lead to from i on. */
+static unsigned reach(size_t i)
+{
+    unsigned set = 1U << i, before = 0;
+    while (set != before) {
+        before = set;
+        for (size_t a = 0; a < n; a++)
+            for (size_t b = 0; b < n; b++)
+                if (set >> a & 1 && a != b && are_joined(a, b))
+                    set |= 1U << b;
+    }
+    return set;
+}
+
+static bool has_one(unsigned set)
+{
+    for (size_t i = 0; i < n; i++)
+        if (set >> i & 1 && nodes[i].has)
+            return true;
+    return false;
+}
+
+/* Every way from source to source ends at a node that has it. */
+static bool ends(size_t i, size_t steps_left)
+{
+    if (nodes[i].has)
+        return true;
+    bool all = steps[i].way == ROUTE_TAKES && steps[i].nfrom && steps_left;
+    for (size_t k = 0; all && k < steps[i].nfrom; k++)
+        all = are_joined(i, steps[i].from[k]) && ends(steps[i].from[k], steps_left - 1);
+    return all;
+}
+
+static void who_is_joined_to_one_that_has_it_takes_it(void **state)
+{
+    (void)state;
+    for (n = 1; n <= MOST; n++)
+        for (unsigned number = 0; next_ring(&number);)
+            for (size_t i = 0; i < n; i++) {
+                assert_int_equal(steps[i].way == ROUTE_HAS, nodes[i].has);
+                if (!nodes[i].has && has_one(reach(i)))
+                    assert_true(ends(i, n));
+            }
+}
+
+static bool takes_from(size_t i, size_t from)
+{
+    for (size_t k = 0; k < steps[i].nfrom; k++)
+        if (steps[i].way == ROUTE_TAKES && steps[i].from[k] == from)
+            return true;
+    return false;
+}
+
+static void nothing_crosses_a_cable_in_both_directions(void **state)
+{
+    (void)state;
+    for (n = 2; n <= MOST; n++)
+        for (unsigned number = 0; next_ring(&number);)
+            for (size_t i = 0; i < n; i++)
+                for (size_t k = 0; k < steps[i].nfrom; k++) {
+                    assert_false(takes_from(i, steps[i].from[k]) && takes_from(steps[i].from[k], i));
+                    assert_false(k && steps[i].from[0] == steps[i].from[1]);
+                }
+}
+
+static void one_node_pulls_for_all_that_are_joined(void **state)
+{
+    (void)state;
+    for (n = 1; n <= MOST; n++)
+        for (unsigned number = 0; next_ring(&number);)
+            for (size_t i = 0; i < n; i++) {
+                const unsigned set = reach(i);
+                size_t pullers = 0, able = 0, size = 0;
+                if (has_one(set))
+                    continue;
+                for (size_t k = 0; k < n; k++)
+                    if (set >> k & 1) {
+                        size++;
+                        able += !nodes[k].cannot;
+                        pullers += steps[k].way == ROUTE_PULLS;
+                    }
+                assert_int_equal(pullers, able ? 1 : size);
+                if (steps[i].way == ROUTE_PULLS)
+                    assert_int_equal(nodes[i].cannot, !able);
+                else
+                    assert_int_equal(steps[steps[i].from[0]].way, ROUTE_PULLS);
+            }
+}
+
+/* Opposite the only one that has it, half comes over each side. */
+static void a_ring_is_used_in_both_directions(void **state)
+{
+    (void)state;
+    n = 4;
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = (struct route_node){.has = !i, .joined = true};
+    model_route(nodes, n, steps);
+    assert_int_equal(steps[1].nfrom, 1);
+    assert_int_equal(steps[1].from[0], 0);
+    assert_int_equal(steps[3].nfrom, 1);
+    assert_int_equal(steps[3].from[0], 0);
+    assert_int_equal(steps[2].nfrom, 2);
+    assert_true(takes_from(2, 1) && takes_from(2, 3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_joined_to_one_that_has_it_takes_it),
+        cmocka_unit_test(nothing_crosses_a_cable_in_both_directions),
+        cmocka_unit_test(one_node_pulls_for_all_that_are_joined),
+        cmocka_unit_test(a_ring_is_used_in_both_directions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
