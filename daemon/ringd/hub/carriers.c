@@ -2,7 +2,6 @@
 #include "daemon/ringd/hub/carriers.h"
 
 #include <errno.h>
-#include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +22,13 @@
 #include "net/link.h"
 
 enum {
-    NODES = 8,        /* with which a model is shared at once, */
-    MODELS = 16,      /* and models that are */
-    AGAIN_MS = 3000,  /* a source that gives nothing yet is asked again */
-    PATIENCE_S = 30,  /* for the first word of any source, or of a taker that has asked */
-    NUMBER_BYTES = 16 /* of a model's number in a hello */
+    NODES = 8,       /* with which a model is shared at once, */
+    MODELS = 16,     /* and models that are */
+    AGAIN_MS = 3000, /* a source that gives nothing yet is asked again */
+    PATIENCE_S = 30  /* for the first word of any source, or of a taker that has asked */
 };
 enum { RANK_SOURCE = 0, RANK_TAKER = 1 };
+enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hello names a model */
 
 struct carrier;
 
@@ -49,9 +48,8 @@ struct carrier {
     LIST_ENTRY(carrier) next;
     struct carriers *all; /* borrowed: owner */
     char model[MODEL_NAME], content[MODEL_CONTENT + 1];
-    char number[2 * NUMBER_BYTES + 1]; /* how a hello names the model */
-    struct hub_fetch *fetch;           /* owned: from the first connection on */
-    const struct hub_fetch_ops *ops;   /* of who takes; NULL: it only gives */
+    struct hub_fetch *fetch;         /* owned: from the first connection on */
+    const struct hub_fetch_ops *ops; /* of who takes; NULL: it only gives */
     void *owner;
     struct carry_node nodes[NODES];
     struct timer *again;   /* owned */
@@ -225,6 +223,12 @@ static struct carry_node *find_node(struct carrier *c, const uint8_t id[16])
     return NULL;
 }
 
+/* A hello has no room for a name, nor for all of the hash. */
+static void number_of(const char *content, char ret[NUMBER])
+{
+    snprintf(ret, NUMBER, "%.*s", NUMBER - 1, content);
+}
+
 /* NULL: there are too many. */
 static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool is_source)
 {
@@ -237,7 +241,7 @@ static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool
             continue;
         *n = (struct carry_node){.c = c, .is_source = is_source, .since = clock_now()};
         memcpy(n->id, id, 16);
-        memcpy(hello.fingerprint, c->number, sizeof c->number);
+        number_of(c->content, hello.fingerprint);
         n->lanes = lanes_new(&(struct lanes_setup){.base = s->base,
                                                    .members = s->members,
                                                    .peers = s->peers,
@@ -250,22 +254,16 @@ static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool
     return NULL;
 }
 
-/* A hello has no room for a name. */
-static void number_of(const char *model, char ret[2 * NUMBER_BYTES + 1])
-{
-    uint8_t hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256(hash, (const uint8_t *)model, strlen(model));
-    sodium_bin2hex(ret, 2 * NUMBER_BYTES + 1, hash, NUMBER_BYTES);
-}
-
 static struct carry_node *node_of_hello(struct carriers *all, const struct link_hello *peer)
 {
     struct carrier *c;
-    LIST_FOREACH (c, &all->list, next)
-        if (!strcmp(c->number, peer->fingerprint)) {
-            struct carry_node *n = find_node(c, peer->node_id);
-            return n && !n->is_barred ? n : NULL;
-        }
+    char number[NUMBER];
+    LIST_FOREACH (c, &all->list, next) {
+        struct carry_node *n = find_node(c, peer->node_id);
+        number_of(c->content, number);
+        if (n && !n->is_barred && !strcmp(number, peer->fingerprint))
+            return n;
+    }
     return NULL;
 }
 
@@ -387,7 +385,6 @@ static struct carrier *carrier_new(struct carriers *all, const char *model, cons
     c->all = all;
     snprintf(c->model, sizeof c->model, "%s", model);
     snprintf(c->content, sizeof c->content, "%s", content);
-    number_of(model, c->number);
     c->again = timer_new(all->setup.base, on_again, c);
     timer_set_ms(c->again, AGAIN_MS);
     LIST_INSERT_HEAD(&all->list, c, next);

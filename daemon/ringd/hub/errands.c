@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/hub/errands.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/model_route.h"
@@ -195,7 +195,7 @@ static bool is_same_step(const struct route_step *a, const struct route_step *b)
 }
 
 /* All that one job needs of one model. */
-struct errand {
+struct model_errand {
     const char *model, *content; /* content: "" while nobody has it */
     const struct members_ring *ring;
     struct errand_heard *heard[RING_MAX_NODES]; /* NULL: of this node */
@@ -204,7 +204,7 @@ struct errand {
 };
 
 /* At once where it is another wish than before. */
-static void ask(struct errands *e, const struct errand *all, size_t i)
+static void ask(struct errands *e, const struct model_errand *all, size_t i)
 {
     struct errand_heard *h = all->heard[i];
     const struct route_step *step = &all->steps[i];
@@ -214,9 +214,10 @@ static void ask(struct errands *e, const struct errand *all, size_t i)
         clock_since_us(now, h->asked) < AGAIN_MS * UINT64_C(1000))
         return;
     json_t *from = json_array();
-    for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
-        json_array_append_new(
-            from, json_string(sodium_bin2hex(id, sizeof id, all->ring->at[step->from[k]]->id, 16)));
+    for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++) {
+        id_hex(id, all->ring->at[step->from[k]]->id);
+        json_array_append_new(from, json_string(id));
+    }
     h->asked = now;
     h->step = *step;
     e->setup.send(e->setup.owner, h->id,
@@ -224,7 +225,7 @@ static void ask(struct errands *e, const struct errand *all, size_t i)
                             ways[step->way], "content", *all->content ? all->content : NULL, "from", from));
 }
 
-static void do_here(struct errands *e, const struct errand *all, size_t i, char *how, size_t size)
+static void do_here(struct errands *e, const struct model_errand *all, size_t i, char *how, size_t size)
 {
     const struct route_step *step = &all->steps[i];
     struct carry_order order = {.model = all->model, .content = all->content};
@@ -237,13 +238,13 @@ static void do_here(struct errands *e, const struct errand *all, size_t i, char 
 
 /* What each node says that it has: this one's word comes before that of others, then that of the
  * first in the ring. */
-static const char *said_content(const struct errands *e, const struct errand *all, size_t i)
+static const char *said_content(const struct errands *e, const struct model_errand *all, size_t i)
 {
     const struct errand_heard *h = all->heard[i];
     return !h ? content_here(e, all->model) : h->is_ready ? h->content : NULL;
 }
 
-static void find_content(const struct errands *e, struct errand *all)
+static void find_content(const struct errands *e, struct model_errand *all)
 {
     all->content = "";
     for (int turn = 0; turn < 2; turn++)
@@ -254,7 +255,7 @@ static void find_content(const struct errands *e, struct errand *all)
         }
 }
 
-static void look(struct errands *e, struct errand *all)
+static void look(struct errands *e, struct model_errand *all)
 {
     const struct members_ring *ring = all->ring;
     const uint8_t *self = members_self(e->setup.members)->id;
@@ -271,7 +272,7 @@ static void look(struct errands *e, struct errand *all)
     }
 }
 
-static bool have_all_said(struct errands *e, struct errand *all, char *why, size_t size)
+static bool have_all_said(struct errands *e, struct model_errand *all, char *why, size_t size)
 {
     const char *name = NULL;
     for (size_t i = 0; i < all->ring->n; i++)
@@ -285,7 +286,7 @@ static bool have_all_said(struct errands *e, struct errand *all, char *why, size
     return !name;
 }
 
-static void say_where(const struct errand *all, size_t i, const char *how, size_t others, char *why,
+static void say_where(const struct model_errand *all, size_t i, const char *how, size_t others, char *why,
                       size_t size)
 {
     const struct route_step *step = &all->steps[i];
@@ -303,7 +304,7 @@ static void say_where(const struct errand *all, size_t i, const char *how, size_
 }
 
 /* What a node has done of its step, or why not; it is asked where it is another. */
-static void follow(struct errands *e, const struct errand *all, size_t i, char *how, size_t size)
+static void follow(struct errands *e, const struct model_errand *all, size_t i, char *how, size_t size)
 {
     const struct errand_heard *h = all->heard[i];
     if (!h) {
@@ -318,7 +319,8 @@ static void follow(struct errands *e, const struct errand *all, size_t i, char *
 }
 
 /* A node that has it, but other files than the rest: no stage would start with them. */
-static bool has_others(const struct errands *e, const struct errand *all, size_t i, char *why, size_t size)
+static bool has_others(const struct errands *e, const struct model_errand *all, size_t i, char *why,
+                       size_t size)
 {
     const char *c = said_content(e, all, i);
     if (!c || !*c || !*all->content || all->nodes[i].has)
@@ -333,7 +335,7 @@ static bool has_others(const struct errands *e, const struct errand *all, size_t
 bool errands_are_done(struct errands *e, const char *model, const struct members_ring *ring, char *why,
                       size_t size)
 {
-    struct errand all = {.model = model, .ring = ring};
+    struct model_errand all = {.model = model, .ring = ring};
     char how[500];
     size_t lack = 0, first = 0;
     look(e, &all);
@@ -382,9 +384,7 @@ static int read_order(const struct errands *e, const json_t *body, struct carry_
     if (!model_name_is_exact(ret->model) || (*ret->content && !is_content(ret->content)))
         return -1;
     json_array_foreach (json_object_get(body, "from"), i, id) {
-        const char *text = json_string_value(id);
-        if (ret->nfrom == ROUTE_SOURCES || !text || strlen(text) != 32 ||
-            sodium_hex2bin(ret->from[ret->nfrom], 16, text, 32, NULL, NULL, NULL) ||
+        if (ret->nfrom == ROUTE_SOURCES || id_parse(ret->from[ret->nfrom], json_string_value(id)) ||
             !members_find(e->setup.members, ret->from[ret->nfrom]))
             return -1;
         ret->nfrom++;

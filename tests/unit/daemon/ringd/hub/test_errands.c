@@ -5,7 +5,6 @@
 #include "tests/unit/daemon/ringd/cluster/members_world.h"
 
 #include <event2/event.h>
-#include <sodium.h>
 
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/errands.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From where each node of a ring gets a model: every ring of five nodes and fewer, with every set of
- * nodes that have it, that the hub has refused, and of cables that are there. */
+ * From where each node of a ring gets a model: every ring of five nodes and fewer, with every set
+ * of nodes that have it, that the hub has refused, and of cables that are there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
