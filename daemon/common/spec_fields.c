@@ -99,14 +99,14 @@ static const struct field spec_fields[] = {
     /* The model. */
     PATH("model", TRAIN | GENERATE | SCORE, model, FIELD_MODEL, "DIR",
          "model: a Hugging Face directory or a GGUF file with the same path on every node, or ORG/NAME or "
-         "ORG/NAME@REVISION on a hub, which each node then pulls",
+         "ORG/NAME@REVISION on a hub, which then comes to each node",
          .missing = "--model DIR is needed"),
     PATH("model", SERVE, model, FIELD_MODEL, "DIR",
          "model: a Hugging Face directory or a GGUF file with the same path on every node, or ORG/NAME or "
-         "ORG/NAME@REVISION on a hub, which each node then pulls"), /* list and stop take none */
+         "ORG/NAME@REVISION on a hub, which then comes to each node"), /* list and stop take none */
     PATH("model", CHAT, model, FIELD_MODEL, "DIR",
          "model with a chat template: a Hugging Face directory or a GGUF file with the same path on every "
-         "node, or ORG/NAME or ORG/NAME@REVISION on a hub, which each node then pulls",
+         "node, or ORG/NAME or ORG/NAME@REVISION on a hub, which then comes to each node",
          .missing = "--model DIR is needed"),
     PATH("model", CHECK, model, FIELD_MODEL, "DIR",
          "model with the tokenizer and chat template, as a Hugging Face directory or a GGUF "

@@ -5,47 +5,9 @@
 # is killed, no token leaves for another host, and nothing has its name before its hash is right.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
+. "$(dirname "$0")/lib/hub.sh"
 
-hub=$work/hub
-mkdir -p "$hub/files" "$work/home"
-for file in config.json generation_config.json tokenizer.json tokenizer_config.json model.safetensors; do
-    cp "share/tiny-llama/$file" "$hub/files/"
-done
-echo 'a pickle' >"$hub/files/pytorch_model.bin"
-weights=$(wc -c <"$hub/files/model.safetensors")
-commit=0123456789abcdef0123456789abcdef01234567
-model=test/tiny@$commit
-# git_of FILE: the hash that git has of it
-git_of() { { printf 'blob %s\0' "$(wc -c <"$1")" && cat "$1"; } | sha1sum | cut -d ' ' -f 1; }
-{
-    printf '{"sha":"%s","siblings":[{"rfilename":"original/model.safetensors","size":5},{"rfilename":"pytorch_model.bin","size":9}' $commit
-    for file in config.json generation_config.json tokenizer.json tokenizer_config.json; do
-        printf ',{"rfilename":"%s","size":%s,"blobId":"%s"}' $file "$(wc -c <"$hub/files/$file")" "$(git_of "$hub/files/$file")"
-    done
-    printf ',{"rfilename":"model.safetensors","size":%s,"blobId":"%s","lfs":{"sha256":"%s","size":%s,"pointerSize":134}}]}' \
-        "$weights" $commit "$(sha256sum <"$hub/files/model.safetensors" | cut -d ' ' -f 1)" "$weights"
-} >"$hub/listing"
-"$build/tests/system/lib/hub" "$hub" >"$work/requests" &
-hub_pid=$!
-at_end() {
-    kill $hub_pid
-    for node in 1 2 3; do
-        [ ! -e "$work/n$node/pid" ] || kill -9 "$(pid_of $node)"
-    done
-}
-await_line "$work/requests" '^[0-9]+ [0-9]+$' 10
-HF_ENDPOINT=http://127.0.0.1:$(head -n 1 "$work/requests" | cut -d ' ' -f 1)
-HF_TOKEN=hf_secret
-HF_HOME=$work/home
-export HF_ENDPOINT HF_TOKEN HF_HOME
-
-# weights_sent [FROM]: bytes of weights that have left the hub, by its lines from that one on
-weights_sent() { tail -n "+${1:-1}" "$work/requests" | awk '$1 == "cdn" { sum += $5 } END { print sum + 0 }'; }
-# sent_once FROM BLOCK: no byte of weights came twice, but for those in flight when it broke off
-sent_once() {
-    sent=$(weights_sent "$1")
-    [ "$sent" -ge "$weights" ] && [ "$sent" -lt $((weights + $2)) ] || fail "$sent bytes of weights for $weights"
-}
+start_hub
 pulls() { limit 60 "$ringctl" --socket "$(sock_of 1)" pull "$@"; }
 
 start_node 1
@@ -183,7 +145,8 @@ rm -r "$work/n1" "$cache"
 unset HF_HUB_OFFLINE
 start_node 1
 
-say 'a job by its name: each node of the ring pulls it, and the answer is that of the folder'
+mark=$(next_line "$work/requests")
+say 'a job by its name: one node of the ring pulls it, the others take it from there, and the answer is that of the folder'
 start_node 2
 start_node 3
 join_ring
@@ -196,4 +159,5 @@ same 'the answer from a cache' "$work/cached" "$work/plain"
 for node in 1 2 3; do
     same "node $node" "$hub/files/model.safetensors" "$work/n$node/models/$model/model.safetensors"
 done
+sent_once "$mark" 1
 stop_ring

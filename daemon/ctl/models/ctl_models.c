@@ -184,7 +184,7 @@ static void print_models(const json_t *answer)
 
 static void print_model(const json_t *m)
 {
-    static const char *const keys[] = {"model", "source", "in_place", "state", NULL};
+    static const char *const keys[] = {"model", "source", "in_place", "content", "state", NULL};
     const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0);
     const json_t *file;
     size_t i;

@@ -190,6 +190,9 @@ static void use_link(struct carry_node *n, struct link *link, uint64_t path)
     }
     if (!hub_fetch_send_lane(c->fetch, &lane, fd))
         n->paths[n->up++] = path;
+    if (n->up == 1)
+        log_info(n->is_source ? "%s comes from node %s" : "%s goes to node %s", c->model,
+                 name_of(c->all, n->id));
     close(fd);
     seal_wipe(&lane.tx);
     seal_wipe(&lane.rx);
