@@ -234,6 +234,22 @@ void claim_begin(struct deputy *d, struct dossier *x, bool by_hand, bool must_as
         begin(d, x, c);
 }
 
+/* A promise that comes when nobody waits for it any more: its node stood still, and may have missed
+ * the release. Without another it would refuse the job's head for ever. While this node asks again,
+ * or has the job, the promise is good. */
+static void give_back(struct deputy *d, const uint8_t from[16], const json_t *body)
+{
+    struct origin of;
+    if (!origin_read(&of, json_object_get(body, "origin")))
+        return;
+    const struct ballot *own = ballots_find(d->setup.ballots, &of);
+    bool is_wanted = own && !memcmp(own->head, deputy_self(d), 16);
+    for (const struct dossier *x = d->dossiers; x; x = x->next)
+        is_wanted |= x->claim && origin_is(&x->of, &of);
+    if (!is_wanted)
+        deputy_send(d, from, json_pack("{s:s s:o}", "kind", "claim-release", "origin", origin_encode(&of)));
+}
+
 void deputy_take_claim_answer(struct deputy *d, const uint8_t from[16], const json_t *body)
 {
     const json_int_t round = json_integer_value(json_object_get(body, "round"));
@@ -242,6 +258,8 @@ void deputy_take_claim_answer(struct deputy *d, const uint8_t from[16], const js
     while (x && (!x->claim || x->claim->round != round))
         x = x->next;
     const size_t rank = x ? job_nodes_find(&x->nodes, from) : 0;
+    if (!x && !*why)
+        give_back(d, from, body);
     if (!x || rank == x->nodes.n || x->claim->vote[rank] != VOTE_ASKED)
         return;
     char clean[200];
