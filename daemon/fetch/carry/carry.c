@@ -232,7 +232,7 @@ int carry_run(const struct carry_setup *setup, struct err *err)
     while (!c.r && !c.is_over)
         turn(&c);
     if (c.is_over)
-        say(&c, json_pack("{s:s}", "ev", "idle"));
+        carry_say(&c, json_pack("{s:s}", "ev", "idle"));
     r = c.r;
     close_all(&c);
     return r;
