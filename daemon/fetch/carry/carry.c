@@ -203,7 +203,7 @@ static void turn(struct carry *c)
             wait_us = least(wait_us, carry_lane_watch(c, c->lanes[i]));
     }
     forget_lost(c);
-    wait_us = least(wait_us, least(watch(c), until_tokens(c)));
+    wait_us = least(least(wait_us, carry_say_late(c)), least(watch(c), until_tokens(c)));
     if (!c->r && !c->is_over)
         wait_for_all(c, wait_us);
     forget_lost(c);

@@ -57,6 +57,8 @@ struct carry {
     int64_t tokens; /* bytes that may be given now */
     struct instant filled, reported, sourced, used;
     struct instant now;
+    bool is_late; /* progress has not been said yet, of the block `late` */
+    uint32_t late;
     bool is_over;
     int r; /* why it ends: of the disk, or of ringd */
     struct err *err;
@@ -84,6 +86,8 @@ void carry_fail(struct carry *c, int r);
 /* An event to ringd; the reference is taken. */
 void carry_say(struct carry *c, json_t *event);
 void carry_say_progress(struct carry *c, uint32_t block);
+/* Progress that was held back, once it is time. Returns µs until then. */
+uint64_t carry_say_late(struct carry *c);
 /* The lane ends: ringd hears of it, and the other end does where that can be done at once. What was
  * asked of it may be asked of others once the turn is over. wrong: it has broken the protocol. */
 void carry_lane_lose(struct carry *c, struct carry_lane *l, bool wrong, const char *why, ...)

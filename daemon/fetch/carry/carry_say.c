@@ -28,11 +28,20 @@ void carry_say_progress(struct carry *c, uint32_t block)
 {
     const struct manifest *m = carry_disk_manifest(c->disk);
     const uint64_t done = carry_disk_done(c->disk);
-    if (clock_since_us(c->now, c->reported) < PROGRESS_US && done < m->bytes)
+    c->late = block;
+    c->is_late = clock_since_us(c->now, c->reported) < PROGRESS_US && done < m->bytes;
+    if (c->is_late)
         return;
     c->reported = c->now;
     carry_say(c, json_pack("{s:s s:I s:I s:s}", "ev", "progress", "done", (json_int_t)done, "total",
                            (json_int_t)m->bytes, "file", m->files[manifest_file_of(m, block)].name));
+}
+
+uint64_t carry_say_late(struct carry *c)
+{
+    if (c->is_late)
+        carry_say_progress(c, c->late);
+    return c->is_late ? PROGRESS_US - clock_since_us(c->now, c->reported) : UINT64_MAX;
 }
 
 /* One attempt: what the socket does not take at once is not worth a wait. */
