@@ -125,7 +125,7 @@ $(B)/ringd-link: $(call main_obj,link) $(call lib,link common net)
 $(B)/ringd-keys: $(call main_obj,keys) $(call lib,keys common net engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lsodium $(CELL_LIBS)
 $(B)/ringd-fetch: $(call main_obj,fetch) $(call lib,fetch common net engine)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -lcrypto -ljansson $(CELL_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -lcrypto -lsodium -ljansson $(CELL_LIBS)
 $(B)/ringctl: $(call main_obj,ctl) $(call lib,ctl common engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ledit -ljansson -linih -lm
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ioprio.h>
 #include <linux/landlock.h>
 #include <signal.h>
 #include <stdint.h>
@@ -17,6 +18,8 @@
 #include "daemon/common/ipc.h"
 
 #define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+
+enum { NICE = 10 };
 
 void fetch_cell_begin(void)
 {
@@ -43,24 +46,42 @@ static int allow(int set, int place, uint64_t access)
     return r;
 }
 
-static int allow_all(int set, uint64_t handled, int models, const char *cache)
+static int allow_network(int set)
 {
     /* Names are looked up through /etc and what it leads to; libraries of NSS come from /usr. */
     static const char *const folders[] = {"/etc", "/usr",  "/lib", "/lib64",
                                           "/run", "/proc", "/dev", "/var/lib/ca-certificates"};
     const char *certificates = getenv("SSL_CERT_FILE");
-    int r = allow(set, fcntl(models, F_DUPFD_CLOEXEC, 0), handled & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
+    int r = 0;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !r; i++)
         r = allow(set, open(folders[i], O_PATH | O_DIRECTORY | O_CLOEXEC),
                   READS | LANDLOCK_ACCESS_FS_EXECUTE);
-    if (!r && cache)
-        r = allow(set, open(cache, O_PATH | O_DIRECTORY | O_CLOEXEC), READS);
     if (!r && certificates)
         r = allow(set, open(certificates, O_PATH | O_CLOEXEC), LANDLOCK_ACCESS_FS_READ_FILE);
     return r;
 }
 
-int fetch_cell_enter(int models, const char *cache, struct err *err)
+static int allow_all(int set, uint64_t handled, int models, const char *cache, bool has_network)
+{
+    int r = allow(set, fcntl(models, F_DUPFD_CLOEXEC, 0), handled & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE);
+    if (!r && cache)
+        r = allow(set, open(cache, O_PATH | O_DIRECTORY | O_CLOEXEC), READS);
+    if (r)
+        return r;
+    /* boot_id.h */
+    return has_network ? allow_network(set)
+                       : allow(set, open("/proc/sys/kernel/random/boot_id", O_PATH | O_CLOEXEC),
+                               LANDLOCK_ACCESS_FS_READ_FILE);
+}
+
+void fetch_cell_step_back(void)
+{
+    const int idle = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0);
+    (void)setpriority(PRIO_PROCESS, 0, NICE);
+    (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle);
+}
+
+int fetch_cell_enter(int models, const char *cache, bool has_network, struct err *err)
 {
     const unsigned abi = cell_kernel_landlock();
     /* 13 rights of the first version; then links elsewhere (2) and truncation (3) */
@@ -71,7 +92,7 @@ int fetch_cell_enter(int models, const char *cache, struct err *err)
     const int set = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0);
     if (set < 0)
         r = -errno;
-    r = r ? r : allow_all(set, handled, models, cache);
+    r = r ? r : allow_all(set, handled, models, cache, has_network);
     if (!r && syscall(SYS_landlock_restrict_self, set, 0))
         r = -errno;
     if (set >= 0)

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/fetch/hub_cache.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
@@ -77,4 +81,35 @@ char *hub_cache_snapshot(const char *folder, const struct model_name *name, cons
         return snapshot;
     free(snapshot);
     return NULL;
+}
+
+static void list_file(int snapshot, const char *name, struct hub_listing *to)
+{
+    char blob[512];
+    struct stat st;
+    if (fstatat(snapshot, name, &st, 0) || !S_ISREG(st.st_mode))
+        return;
+    to->files = xreallocarray(to->files, to->n + 1, sizeof *to->files);
+    struct hub_file *f = &to->files[to->n++];
+    *f = (struct hub_file){.has_size = true, .size = (uint64_t)st.st_size};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    const ssize_t n = readlinkat(snapshot, name, blob, sizeof blob - 1);
+    blob[n > 0 ? n : 0] = '\0';
+    const char *slash = strrchr(blob, '/');
+    if (slash)
+        hub_hash_read(f, slash + 1);
+}
+
+int hub_cache_list(int snapshot, struct hub_listing *ret, struct err *err)
+{
+    const int fd = openat(snapshot, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d)
+        return err_set(err, -errno, "it cannot be read: %s", strerror(errno));
+    *ret = (struct hub_listing){.n = 0};
+    for (struct dirent *e; (e = readdir(d)) && ret->n < HUB_FILES_MAX;)
+        if (hub_file_is_wanted(e->d_name))
+            list_file(snapshot, e->d_name, ret);
+    closedir(d);
+    return 0;
 }

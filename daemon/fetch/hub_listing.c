@@ -67,6 +67,11 @@ static bool is_wanted(const char *name)
     return is_weights(name);
 }
 
+bool hub_file_is_wanted(const char *name)
+{
+    return strlen(name) <= HUB_FILE_NAME && !is_hostile(name) && is_wanted(name);
+}
+
 /* --- hashes ----------------------------------------------------------------------------------- */
 
 static bool set_hash(struct hub_file *to, enum hub_hash kind, const char *hex)

@@ -52,6 +52,10 @@ const struct hub_file *hub_listing_find(const struct hub_listing *listing, const
  * names what is not there; −ENOENT: there are no weights that can be read. */
 int hub_listing_choose(struct hub_listing *listing, const char *index, size_t size, struct err *err);
 
+/* Is it the name of a file that a model here has? Such a name leads nowhere out of its folder, and
+ * deceives nobody who reads it. */
+bool hub_file_is_wanted(const char *name);
+
 /* As hub headers have them, perhaps in quotes: the hash of a file. False: it is none that is
  * known. */
 bool hub_hash_read(struct hub_file *to, const char *etag);

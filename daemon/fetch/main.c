@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, and ends.
- * ringd starts it, says what it wants, and hears how far it is. It alone of all programs talks to
- * the outside. */
+ * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, or carries
+ * one between nodes, and ends. ringd starts it, says what it wants, and hears how far it is. It
+ * alone of all programs talks to the outside. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,14 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/fds.h"
 #include "daemon/common/ipc.h"
 #include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/fetch/carry/carry.h"
 #include "daemon/fetch/fetch_cell.h"
 #include "daemon/fetch/hub_cache.h"
 #include "daemon/fetch/pull.h"
+#include "daemon/fetch/verify.h"
 
 enum { PROGRESS_US = 250000, TOKEN_MAX = 1024 };
 
@@ -31,7 +35,7 @@ struct fetch_task {
 static int usage(void)
 {
     puts("usage: ringd-fetch\n\n"
-         "Brings models from a hub. ringd(8) starts it and says which.");
+         "Brings models from a hub, and carries them between nodes. ringd(8) starts it and says which.");
     return 0;
 }
 
@@ -119,7 +123,7 @@ static int obey(const struct hub_pull_setup *setup, const char *what, const char
     if (r)
         return r;
     if (!strcmp(what, "verify"))
-        return hub_pull_verify(setup, model, err);
+        return verify_model(setup->dir, model, on_progress, setup->owner, err);
     if (!strcmp(what, "pull"))
         return hub_pull(setup, &name, err);
     r = hub_pull_resolve(setup, &name, name.revision, err);
@@ -128,6 +132,43 @@ static int obey(const struct hub_pull_setup *setup, const char *what, const char
         model_name_write(exact, &name);
         on_resolved(NULL, exact);
     }
+    return r;
+}
+
+/* Where the files of a model lie that is a link into Hugging Face's cache: snapshots link to blobs
+ * two folders up. The caller frees; NULL: it is no such link. */
+static char *blobs_of(int dir, const char *path, const char *model)
+{
+    struct stat st;
+    const bool is_link = !fstatat(dir, model, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode);
+    return is_link ? xasprintf("%s/%s/../..", path, model) : NULL;
+}
+
+static int carry(const json_t *order, const char *model, const char *dir, struct err *err)
+{
+    const char *content = json_string_value(json_object_get(order, "content"));
+    const json_int_t rate = json_integer_value(json_object_get(order, "rate"));
+    char note[256];
+    if (!content || !model_name_is_exact(model) || rate < 0)
+        return err_set(err, -EBADMSG, "ringd does not say which model it wants: same version of both?");
+    const int models = models_dir_open(dir, err);
+    if (models < 0)
+        return models;
+    fetch_cell_step_back();
+    (void)fds_raise(note, err); /* with few of them it goes on until one is missing */
+    char *blobs = blobs_of(models, dir, model);
+    int r = fetch_cell_enter(models, blobs, false, err);
+    r = r ? r
+          : carry_run(&(struct carry_setup){.ipc = IPC_FD,
+                                            .dir = models,
+                                            .model = model,
+                                            .content = content,
+                                            .rate = (uint64_t)rate,
+                                            .patience_us = CARRY_PATIENCE_US,
+                                            .idle_us = CARRY_IDLE_US},
+                      err);
+    free(blobs);
+    close(models);
     return r;
 }
 
@@ -144,12 +185,14 @@ static int work(struct fetch_task *f, const json_t *order, struct err *err)
                                    .progress = on_progress};
     if (!what || !model || !dir)
         return err_set(err, -EBADMSG, "ringd does not say what it wants: same version of both?");
+    if (!strcmp(what, "carry"))
+        return carry(order, model, dir, err);
     setup.dir = models_dir_open(dir, err);
     if (setup.dir < 0)
         return setup.dir;
     setup.cache = f->cache = hub_cache_folder();
     f->token = find_token();
-    int r = fetch_cell_enter(setup.dir, f->cache, err);
+    int r = fetch_cell_enter(setup.dir, f->cache, true, err);
     if (!r)
         r = hub_open(&f->hub,
                      &(struct hub_setup){.endpoint = setup.endpoint, .token = f->token, .watch = IPC_FD},
@@ -178,7 +221,7 @@ int main(int argc, char **argv)
     r = r ? -ECANCELED : work(&f, order, &err);
     if (r)
         say_failed(&err, r);
-    else
+    else if (strcmp(json_string_value(json_object_get(order, "do")), "carry") != 0)
         ipc_send(IPC_FD, json_pack("{s:s}", "ev", "ready"));
     json_decref(order);
     hub_close(f.hub);

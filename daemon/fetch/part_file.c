@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,78 +11,79 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/fetch/boot_id.h"
+#include "daemon/fetch/have_map.h"
+#include "daemon/fetch/manifest.h"
 
-enum { READ_BYTES = 1 << 20, BOOT = 64 };
+enum { READ_BYTES = 1 << 20 };
 
 struct part_file {
     int folder, fd, synced; /* folder: borrowed */
     struct hub_file file;
     char part[HUB_FILE_NAME + 8], mark[HUB_FILE_NAME + 8];
     uint64_t at, at_sync; /* bytes on the disk, and of those that survive a power cut */
-    EVP_MD_CTX *hash;     /* owned: of the first `at` bytes */
+    struct digest *hash;  /* owned: of the first `at` bytes */
+    struct block_hasher blocks;
+    uint8_t (*hashes)[DIGEST]; /* borrowed; NULL */
 };
 
 /* --- hashes ----------------------------------------------------------------------------------- */
 
-static EVP_MD_CTX *hash_begin(const struct hub_file *file)
+/* Frees the digest. */
+static bool hash_is(struct digest *d, const struct hub_file *file)
 {
-    EVP_MD_CTX *c = EVP_MD_CTX_new();
-    char head[40];
-    if (!c || EVP_DigestInit_ex(c, file->kind == HUB_HASH_GIT ? EVP_sha1() : EVP_sha256(), NULL) != 1)
-        abort(); /* out of memory, or a libcrypto without SHA */
-    if (file->kind == HUB_HASH_GIT) {
-        const int n = snprintf(head, sizeof head, "blob %" PRIu64, file->size);
-        EVP_DigestUpdate(c, head, (size_t)n + 1);
-    }
-    return c;
-}
-
-/* Frees the context. */
-static bool hash_is(EVP_MD_CTX *c, const struct hub_file *file)
-{
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-    unsigned n = 0;
-    EVP_DigestFinal_ex(c, digest, &n);
-    EVP_MD_CTX_free(c);
-    for (unsigned i = 0; i < n; i++)
-        sprintf(hex + 2 * (size_t)i, "%02x", digest[i]);
+    char hex[DIGEST_HEX];
+    digest_end(d, hex);
     return !strcmp(hex, file->hash);
 }
 
 /* Of the first `n` bytes. −EIO: there are fewer. */
-static int hash_file(EVP_MD_CTX *c, int fd, uint64_t n)
+static int hash_file(struct digest *d, struct block_hasher *blocks, int fd, uint64_t n)
 {
     uint8_t *buf = xmalloc(READ_BYTES);
     int r = 0;
     for (uint64_t at = 0; at < n && !r;) {
         const size_t want = n - at < READ_BYTES ? (size_t)(n - at) : READ_BYTES;
         const ssize_t got = pread(fd, buf, want, (off_t)at);
-        if (got <= 0 && !(got < 0 && errno == EINTR))
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
             r = got ? -errno : -EIO;
-        else if (got > 0)
-            EVP_DigestUpdate(c, buf, (size_t)got);
-        at += got > 0 ? (uint64_t)got : 0;
+        } else if (got > 0) {
+            digest_add(d, buf, (size_t)got);
+            block_hasher_add(blocks, buf, (size_t)got);
+            at += (uint64_t)got;
+        }
     }
     free(buf);
     return r;
 }
 
-int part_file_check(int folder, const struct hub_file *file, struct err *err)
+static int check_hash(struct digest *d, struct hub_file *file)
+{
+    char hex[DIGEST_HEX];
+    digest_end(d, hex);
+    if (file->kind == HUB_HASH_UNKNOWN) {
+        file->kind = HUB_HASH_SHA256;
+        memcpy(file->hash, hex, sizeof hex);
+    }
+    return strcmp(hex, file->hash) ? -EBADMSG : 0;
+}
+
+int part_file_check(int folder, struct hub_file *file, uint8_t (*blocks)[DIGEST], struct err *err)
 {
     struct stat st;
+    struct block_hasher hasher;
     const int fd = openat(folder, file->name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(err, -errno, "%s cannot be opened: %s", file->name, strerror(errno));
-    EVP_MD_CTX *c = hash_begin(file);
-    int r = fstat(fd, &st) ? -errno : 0;
-    if (!r && (uint64_t)st.st_size != file->size) {
-        EVP_MD_CTX_free(c);
-        r = -EBADMSG;
-    } else {
-        r = r ? r : hash_file(c, fd, file->size);
-        r = !hash_is(c, file) && !r ? -EBADMSG : r;
-    }
+    struct digest *d = digest_new_of(file);
+    block_hasher_begin(&hasher, blocks, file->size);
+    int r = fstat(fd, &st) ? -errno : (uint64_t)st.st_size != file->size ? -EBADMSG : 0;
+    r = r ? r : hash_file(d, &hasher, fd, file->size);
+    if (r)
+        digest_free(d);
+    else
+        r = check_hash(d, file);
+    block_hasher_done(&hasher);
     close(fd);
     if (r == -EBADMSG)
         return err_set(err, r, "%s is not what was downloaded: it has been changed, or the disk is damaged",
@@ -93,19 +93,9 @@ int part_file_check(int folder, const struct hub_file *file, struct err *err)
 
 /* --- what survives ---------------------------------------------------------------------------- */
 
-/* Another one after each start of the machine. */
-static void boot_id(char ret[BOOT])
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!f || fscanf(f, "%63s", ret) != 1)
-        snprintf(ret, BOOT, "-");
-    if (f)
-        fclose(f);
-}
-
 static int write_mark(struct part_file *p)
 {
-    char boot[BOOT], text[BOOT + 40];
+    char boot[BOOT_ID], text[BOOT_ID + 40];
     boot_id(boot);
     const int n = snprintf(text, sizeof text, "%s %020" PRIu64 "\n", boot, p->at_sync);
     if (pwrite(p->synced, text, (size_t)n, 0) != n || fdatasync(p->synced))
@@ -114,15 +104,47 @@ static int write_mark(struct part_file *p)
 }
 
 /* How much of what there is can be relied on. */
-static uint64_t read_mark(const struct part_file *p, uint64_t size)
+static uint64_t read_mark(int synced, uint64_t size)
 {
-    char text[BOOT + 40] = "", boot[BOOT], then[BOOT] = "";
+    char text[BOOT_ID + 40] = "", boot[BOOT_ID], then[BOOT_ID] = "";
     uint64_t at = 0;
-    const ssize_t n = pread(p->synced, text, sizeof text - 1, 0);
+    const ssize_t n = pread(synced, text, sizeof text - 1, 0);
     boot_id(boot);
     if (n <= 0 || sscanf(text, "%63s %" SCNu64, then, &at) != 2)
         return 0;
     return strcmp(boot, then) ? (at < size ? at : size) : size;
+}
+
+void part_file_name(char ret[HUB_FILE_NAME + 8], const char *name)
+{
+    snprintf(ret, HUB_FILE_NAME + 8, "%.*s.part", HUB_FILE_NAME, name);
+}
+
+static void mark_name(char ret[HUB_FILE_NAME + 8], const char *name)
+{
+    snprintf(ret, HUB_FILE_NAME + 8, "%.*s.synced", HUB_FILE_NAME, name);
+}
+
+uint64_t part_file_left(int folder, const char *name)
+{
+    char part[HUB_FILE_NAME + 8], mark[HUB_FILE_NAME + 8];
+    struct stat st;
+    part_file_name(part, name);
+    mark_name(mark, name);
+    const int synced = openat(folder, mark, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    uint64_t left = 0;
+    if (synced >= 0 && !fstatat(folder, part, &st, AT_SYMLINK_NOFOLLOW))
+        left = read_mark(synced, (uint64_t)st.st_size);
+    if (synced >= 0)
+        close(synced);
+    return left;
+}
+
+void part_file_forget(int folder, const char *name)
+{
+    char mark[HUB_FILE_NAME + 8];
+    mark_name(mark, name);
+    unlinkat(folder, mark, 0);
 }
 
 static int sync_part(struct part_file *p)
@@ -144,29 +166,49 @@ static int say(const struct part_file *p, int r, struct err *err)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
+/* What other nodes have brought counts up to the first gap. */
+static uint64_t find_end(const struct part_file *p, uint64_t size)
+{
+    const uint32_t blocks = (uint32_t)((p->file.size + BLOCK_BYTES - 1) / BLOCK_BYTES),
+                   leading = have_map_leading(p->folder, p->file.name, blocks);
+    const uint64_t marked = read_mark(p->synced, size);
+    uint64_t carried = (uint64_t)leading * BLOCK_BYTES;
+    carried = carried < p->file.size ? carried : p->file.size;
+    carried = carried < size ? carried : size;
+    return carried > marked || marked > p->file.size ? carried : marked;
+}
+
+static void begin_hashes(struct part_file *p)
+{
+    p->hash = digest_new_of(&p->file);
+    block_hasher_done(&p->blocks);
+    block_hasher_begin(&p->blocks, p->hashes, p->file.size);
+}
+
 static int go_on(struct part_file *p)
 {
     struct stat st;
     if (fstat(p->fd, &st))
         return -errno;
-    p->at = read_mark(p, (uint64_t)st.st_size);
-    if (p->at > p->file.size)
-        p->at = 0;
+    p->at = find_end(p, (uint64_t)st.st_size);
     p->at_sync = p->at;
     if (ftruncate(p->fd, (off_t)p->at))
         return -errno;
-    p->hash = hash_begin(&p->file);
-    const int r = hash_file(p->hash, p->fd, p->at);
-    return r ? r : sync_part(p);
+    begin_hashes(p);
+    int r = hash_file(p->hash, &p->blocks, p->fd, p->at);
+    r = r ? r : sync_part(p);
+    if (!r)
+        have_map_remove(p->folder, p->file.name);
+    return r;
 }
 
-int part_file_open(struct part_file **ret, int folder, const struct hub_file *file, uint64_t *ret_at,
-                   struct err *err)
+int part_file_open(struct part_file **ret, int folder, const struct hub_file *file, uint8_t (*blocks)[DIGEST],
+                   uint64_t *ret_at, struct err *err)
 {
     struct part_file *p = xcalloc(1, sizeof *p);
-    *p = (struct part_file){.folder = folder, .file = *file, .fd = -1, .synced = -1};
-    snprintf(p->part, sizeof p->part, "%s.part", file->name);
-    snprintf(p->mark, sizeof p->mark, "%s.synced", file->name);
+    *p = (struct part_file){.folder = folder, .file = *file, .fd = -1, .synced = -1, .hashes = blocks};
+    part_file_name(p->part, file->name);
+    mark_name(p->mark, file->name);
     p->fd = openat(folder, p->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     p->synced = p->fd < 0 ? -1 : openat(folder, p->mark, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     int r = p->synced < 0 ? -errno : go_on(p);
@@ -186,7 +228,8 @@ int part_file_write(struct part_file *p, const void *bytes, size_t n, struct err
     if (n > p->file.size - p->at)
         return err_set(err, -E2BIG, "%s: more comes than the %" PRIu64 " bytes that were announced",
                        p->file.name, p->file.size);
-    EVP_DigestUpdate(p->hash, bytes, n);
+    digest_add(p->hash, bytes, n);
+    block_hasher_add(&p->blocks, bytes, n);
     while (n) {
         const ssize_t put = pwrite(p->fd, from, n, (off_t)p->at);
         if (put < 0 && errno == EINTR)
@@ -208,8 +251,8 @@ uint64_t part_file_at(const struct part_file *p)
 
 int part_file_restart(struct part_file *p, struct err *err)
 {
-    EVP_MD_CTX_free(p->hash);
-    p->hash = hash_begin(&p->file);
+    digest_free(p->hash);
+    begin_hashes(p);
     p->at = p->at_sync = 0;
     const int r = ftruncate(p->fd, 0) ? -errno : write_mark(p);
     return r ? say(p, r, err) : 0;
@@ -225,7 +268,7 @@ static int name_it(const struct part_file *p)
 
 int part_file_finish(struct part_file *p, struct err *err)
 {
-    EVP_MD_CTX *hash = p->hash;
+    struct digest *hash = p->hash;
     int r = 0;
     p->hash = NULL;
     const bool is_right = hash_is(hash, &p->file) && p->at == p->file.size;
@@ -248,7 +291,8 @@ void part_file_close(struct part_file *p)
 {
     if (!p)
         return;
-    EVP_MD_CTX_free(p->hash);
+    digest_free(p->hash);
+    block_hasher_done(&p->blocks);
     if (p->fd >= 0)
         close(p->fd);
     if (p->synced >= 0)

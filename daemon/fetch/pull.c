@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/common/model/models_dir.h"
@@ -16,7 +14,9 @@
 #include "daemon/fetch/hub_cache.h"
 #include "daemon/fetch/hub_listing.h"
 #include "daemon/fetch/part_file.h"
+#include "daemon/fetch/manifest.h"
 #include "daemon/fetch/pull_file.h"
+#include "daemon/fetch/settle.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 
@@ -27,8 +27,9 @@ struct model_pull {
     char model[MODEL_NAME]; /* the same as a text */
     struct hub_listing listing;
     struct pull_source source;
-    int folder;       /* owned: .part/MODEL */
-    const char *file; /* under way */
+    int folder;                /* owned: .part/MODEL */
+    struct manifest *manifest; /* owned; NULL until it is known which files are needed */
+    const char *file;          /* under way */
     uint64_t done, total;
 };
 
@@ -116,18 +117,32 @@ static bool is_here(const struct model_pull *p, const struct hub_file *file)
            (uint64_t)st.st_size == file->size;
 }
 
+/* The hashes of its blocks are wanted, so what an earlier pull has brought is read once more, and
+ * its hash is compared again. */
+static int read_here(struct model_pull *p, const struct hub_file *file, uint8_t (*blocks)[DIGEST],
+                     struct err *err)
+{
+    struct hub_file copy = *file;
+    const int r = blocks ? part_file_check(p->folder, &copy, blocks, err) : 0;
+    if (!r)
+        on_come(p, file->size, 0);
+    return r;
+}
+
 /* Once more where the bytes were wrong: what stands between may have damaged them. */
 static int get_file(struct model_pull *p, const struct hub_file *file, struct err *err)
 {
-    if (is_here(p, file)) {
-        p->file = file->name;
-        on_come(p, file->size, 0);
-        return 0;
-    }
+    uint8_t(*blocks)[DIGEST] = p->manifest ? manifest_hashes_of(p->manifest, file->name) : NULL;
     p->file = file->name;
-    int r = pull_file(&p->source, p->folder, file, on_come, p, err);
+    if (is_here(p, file)) {
+        const int here = read_here(p, file, blocks, err);
+        if (here != -EBADMSG)
+            return here;
+        unlinkat(p->folder, file->name, 0);
+    }
+    int r = pull_file(&p->source, p->folder, file, blocks, on_come, p, err);
     if (r == -EBADMSG)
-        r = pull_file(&p->source, p->folder, file, on_come, p, err);
+        r = pull_file(&p->source, p->folder, file, blocks, on_come, p, err);
     return r;
 }
 
@@ -145,7 +160,7 @@ static int look_at_sizes(struct model_pull *p, struct err *err)
 static int read_index(const struct model_pull *p, char **ret, size_t *ret_n, struct err *err)
 {
     struct stat st;
-    const int fd = openat(p->folder, index_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = openat(p->folder, index_name, O_RDONLY | O_CLOEXEC);
     int r = fd < 0 || fstat(fd, &st) ? -errno : 0;
     char *text = NULL;
     if (!r && st.st_size > HUB_ANSWER_MAX)
@@ -190,11 +205,13 @@ static int choose_files(struct model_pull *p, struct err *err)
 static uint64_t missing_of(const struct model_pull *p, const struct hub_file *f)
 {
     char part[HUB_FILE_NAME + 8];
-    struct stat st;
+    struct stat st = {.st_size = 0};
     snprintf(part, sizeof part, "%s.part", f->name);
     if (is_here(p, f))
         return 0;
-    const uint64_t have = fstatat(p->folder, part, &st, AT_SYMLINK_NOFOLLOW) ? 0 : (uint64_t)st.st_size;
+    uint64_t have = fstatat(p->folder, part, &st, AT_SYMLINK_NOFOLLOW) ? 0 : (uint64_t)st.st_size;
+    if (have > (uint64_t)st.st_blocks * 512) /* with gaps: other nodes have brought some of it */
+        have = (uint64_t)st.st_blocks * 512;
     return f->size > have ? f->size - have : 0;
 }
 
@@ -227,38 +244,40 @@ static int get_all(struct model_pull *p, struct err *err)
 
 /* --- its name --------------------------------------------------------------------------------- */
 
-static int write_record(const struct model_pull *p, const char *in_place, struct err *err)
+static int settle(const struct model_pull *p, const char *in_place, struct err *err)
 {
-    json_t *files = json_array();
-    for (size_t i = 0; i < p->listing.n; i++) {
-        const struct hub_file *f = &p->listing.files[i];
-        json_array_append_new(files, json_pack("{s:s s:I s:s}", "name", f->name, "size", (json_int_t)f->size,
-                                               f->kind == HUB_HASH_GIT ? "git" : "sha256", f->hash));
-    }
-    json_t *record = json_pack("{s:s s:s* s:s* s:I s:I s:I s:b s:o}", "commit", p->name.revision, "source",
-                               in_place ? NULL : p->setup->endpoint, "in_place", in_place, "bytes",
-                               (json_int_t)p->total, "pulled", (json_int_t)time(NULL), "used",
-                               (json_int_t)time(NULL), "pinned", 0, "files", files);
-    const int r = models_record_write(p->setup->dir, p->model, record);
-    json_decref(record);
-    return r ? err_set(err, r, "the record of %s cannot be written: %s", p->model, strerror(-r)) : 0;
+    return settle_model(&(struct settle_setup){.dir = p->setup->dir,
+                                               .model = p->model,
+                                               .source = in_place ? NULL : p->setup->endpoint,
+                                               .in_place = in_place,
+                                               .manifest = p->manifest},
+                        err);
 }
 
-/* From here on it is whole, for everybody at once. */
-static int give_name(const struct model_pull *p, struct err *err)
+/* What Hugging Face's cache has of it. Files are read for the hashes of their blocks, and what they
+ * are is compared with what the cache calls them. */
+static int read_snapshot(struct model_pull *p, const char *snapshot, struct err *err)
 {
-    char part[MODELS_PATH], org[MODELS_PATH];
-    models_part_path(part, p->model);
-    snprintf(org, sizeof org, "%s", p->name.org);
-    int r = models_make_parents(p->setup->dir, p->model);
-    if (!r && renameat(p->setup->dir, part, p->setup->dir, p->model))
-        r = -errno;
-    const int fd = r ? -1 : openat(p->setup->dir, org, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (!r && (fd < 0 || fsync(fd)))
-        r = -errno;
-    if (fd >= 0)
-        close(fd);
-    return r ? err_set(err, r, "%s cannot get its name: %s", p->model, strerror(-r)) : 0;
+    char *index = NULL;
+    size_t n = 0;
+    hub_listing_done(&p->listing);
+    p->folder = open(snapshot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = p->folder < 0 ? err_set(err, -errno, "%s cannot be opened: %s", snapshot, strerror(errno))
+                          : hub_cache_list(p->folder, &p->listing, err);
+    if (!r && hub_listing_find(&p->listing, index_name))
+        r = read_index(p, &index, &n, err);
+    r = r ? r : hub_listing_choose(&p->listing, index, n, err);
+    free(index);
+    r = r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
+    for (size_t i = 0; !r && i < p->manifest->n; i++) {
+        struct hub_file *f = &p->manifest->files[i];
+        p->total = p->manifest->bytes;
+        r = part_file_check(p->folder, f, manifest_hashes_of(p->manifest, f->name), err);
+        p->file = f->name;
+        if (!r)
+            on_come(p, f->size, 0);
+    }
+    return r ? err_prefix(err, r, "%s", snapshot) : 0;
 }
 
 /* A link that stands where a model's folder would. */
@@ -266,31 +285,16 @@ static int link_in_place(struct model_pull *p, const char *snapshot, struct err 
 {
     char part[MODELS_PATH];
     models_part_path(part, p->model);
-    int r = models_remove(p->setup->dir, p->model); /* of an earlier pull, which is needed no more */
+    int r = read_snapshot(p, snapshot, err);
+    if (r)
+        return r;
+    r = models_remove(p->setup->dir, p->model); /* of an earlier pull, which is needed no more */
     r = r && r != -ENOENT ? r : models_make_parents(p->setup->dir, part);
     if (!r && symlinkat(snapshot, p->setup->dir, part))
         r = -errno;
     if (r)
         return err_set(err, r, "a link to %s cannot be made: %s", snapshot, strerror(-r));
-    r = write_record(p, snapshot, err);
-    return r ? r : give_name(p, err);
-}
-
-static int open_part(struct model_pull *p, struct err *err)
-{
-    char part[MODELS_PATH];
-    models_part_path(part, p->model);
-    int r = models_make_parents(p->setup->dir, part);
-    if (!r && mkdirat(p->setup->dir, part, 0770) && errno != EEXIST)
-        r = -errno;
-    p->folder = r ? -1 : openat(p->setup->dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (p->folder < 0 && !r)
-        r = -errno;
-    if (!r && flock(p->folder, LOCK_EX | LOCK_NB))
-        return err_set(err, -EBUSY,
-                       "%s is still being pulled by an earlier ringd-fetch: pull it again in a moment",
-                       p->model);
-    return r ? err_set(err, r, "the folder for %s cannot be made: %s", p->model, strerror(-r)) : 0;
+    return settle(p, snapshot, err);
 }
 
 static int download(struct model_pull *p, struct err *err)
@@ -301,12 +305,13 @@ static int download(struct model_pull *p, struct err *err)
                 ? err_set(err, -ENOENT, "%s is not on this node, and HF_HUB_OFFLINE forbids to ask a hub",
                           p->model)
                 : ask_listing(p->setup, &p->name, &p->listing, err);
-    r = r ? r : open_part(p, err);
+    if (!r && (p->folder = settle_open_part(p->setup->dir, p->model, err)) < 0)
+        r = p->folder;
     r = r ? r : choose_files(p, err);
     r = r ? r : find_room(p, err);
+    r = r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
     r = r ? r : get_all(p, err);
-    r = r ? r : write_record(p, NULL, err);
-    return r ? r : give_name(p, err);
+    return r ? r : settle(p, NULL, err);
 }
 
 int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
@@ -327,49 +332,8 @@ int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, 
         r = download(&p, err);
     free(snapshot);
     hub_listing_done(&p.listing);
+    manifest_free(p.manifest);
     if (p.folder >= 0)
         close(p.folder);
-    return r;
-}
-
-/* --- again ------------------------------------------------------------------------------------ */
-
-static bool read_entry(const json_t *entry, struct hub_file *ret)
-{
-    const char *name = json_string_value(json_object_get(entry, "name")),
-               *sha = json_string_value(json_object_get(entry, "sha256")),
-               *git = json_string_value(json_object_get(entry, "git"));
-    const json_int_t size = json_integer_value(json_object_get(entry, "size"));
-    *ret = (struct hub_file){.size = size > 0 ? (uint64_t)size : 0, .has_size = true};
-    return name && strlen(name) <= HUB_FILE_NAME && !strchr(name, '/') && (sha || git) &&
-           snprintf(ret->name, sizeof ret->name, "%s", name) > 0 && hub_hash_read(ret, sha ? sha : git);
-}
-
-int hub_pull_verify(const struct hub_pull_setup *setup, const char *model, struct err *err)
-{
-    json_t *record = models_record_read(setup->dir, model), *entry;
-    const int folder = openat(setup->dir, model, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const uint64_t total = (uint64_t)json_integer_value(json_object_get(record, "bytes"));
-    uint64_t done = 0;
-    size_t i;
-    int r = folder < 0 ? err_set(err, -ENOENT, "%s is not here whole", model)
-            : json_array_size(json_object_get(record, "files"))
-                ? 0
-                : err_set(err, -ENOENT,
-                          "%s lies in Hugging Face's cache, and the hashes of its files are not known here",
-                          model);
-    json_array_foreach (json_object_get(record, "files"), i, entry) {
-        struct hub_file file;
-        if (!r && !read_entry(entry, &file))
-            r = err_set(err, -EBADMSG, "the record of %s cannot be read: remove it, and pull it again",
-                        model);
-        r = r ? r : part_file_check(folder, &file, err);
-        done += r ? 0 : file.size;
-        if (!r)
-            setup->progress(setup->owner, done, total, file.name);
-    }
-    if (folder >= 0)
-        close(folder);
-    json_decref(record);
     return r;
 }

@@ -33,8 +33,5 @@ int hub_pull_resolve(const struct hub_pull_setup *setup, const struct model_name
 /* 0: the model is there, whole. −ECANCELED: nobody wants it any more; an error and a sentence. What
  * has come stays, for another time. */
 int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
-/* Reads all files of a model, and compares their hashes. −ENOENT: it is not there, −EBADMSG … with
- * a sentence. */
-int hub_pull_verify(const struct hub_pull_setup *setup, const char *model, struct err *err);
 
 #endif

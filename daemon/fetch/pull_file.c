@@ -156,11 +156,12 @@ static int pull_bytes(const struct pull_source *from, struct file_pull *p, const
 }
 
 int pull_file(const struct pull_source *from, int folder, const struct hub_file *file,
-              void (*come)(void *owner, uint64_t bytes, uint64_t back), void *owner, struct err *err)
+              uint8_t (*blocks)[DIGEST], void (*come)(void *owner, uint64_t bytes, uint64_t back),
+              void *owner, struct err *err)
 {
     struct file_pull p = {.size = file->size, .come = come, .owner = owner, .err = err};
     uint64_t at;
-    int r = part_file_open(&p.part, folder, file, &at, err);
+    int r = part_file_open(&p.part, folder, file, blocks, &at, err);
     if (r)
         return r;
     come(owner, at, 0);

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "daemon/fetch/digest.h"
 #include "daemon/fetch/hub_http.h"
 #include "daemon/fetch/hub_listing.h"
 
@@ -18,8 +19,10 @@ struct pull_source { /* all borrowed */
 /* Where the listing does not say size and hash: asks the hub. 0, or an error and a sentence. */
 int pull_file_look(const struct pull_source *from, struct hub_file *file, struct err *err);
 /* The file, into the open directory. come: so many bytes more are there; `back` of those before are
- * not, for the file had to begin again. 0; −ECANCELED; an error and a sentence. */
+ * not, for the file had to begin again. blocks: as for part_file_open. 0; −ECANCELED; an error and
+ * a sentence. */
 int pull_file(const struct pull_source *from, int folder, const struct hub_file *file,
-              void (*come)(void *owner, uint64_t bytes, uint64_t back), void *owner, struct err *err);
+              uint8_t (*blocks)[DIGEST], void (*come)(void *owner, uint64_t bytes, uint64_t back),
+              void *owner, struct err *err);
 
 #endif

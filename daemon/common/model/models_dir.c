@@ -36,6 +36,11 @@ static void record_path(char ret[MODELS_PATH], const char *model)
     snprintf(ret, MODELS_PATH, ".records/%.*s.json", MODEL_NAME - 1, model);
 }
 
+void models_blocks_path(char ret[MODELS_PATH], const char *model)
+{
+    snprintf(ret, MODELS_PATH, ".records/%.*s.blocks", MODEL_NAME - 1, model);
+}
+
 /* A revision may have slashes, and no plus. */
 static void ref_path(char ret[MODELS_PATH], const struct model_name *name)
 {
@@ -73,14 +78,28 @@ static int sync_parent(int dir, const char *path)
     return r;
 }
 
-/* The last of two who write the same wins, whole. */
-static int write_file(int dir, const char *path, const char *text)
+static int write_all(int fd, const char *bytes, size_t n)
+{
+    while (n) {
+        const ssize_t put = write(fd, bytes, n);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put ? -errno : -EIO;
+        bytes += put;
+        n -= (size_t)put;
+    }
+    return fsync(fd) ? -errno : 0;
+}
+
+int models_file_write(int dir, const char *path, const void *bytes, size_t n)
 {
     char *other = xasprintf("%s.%d.new", path, (int)getpid());
     int r = models_make_parents(dir, path);
     const int fd = r ? -1 : openat(dir, other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
-    const size_t n = strlen(text);
-    if (!r && (fd < 0 || write(fd, text, n) != (ssize_t)n || fsync(fd) || renameat(dir, other, dir, path)))
+    if (!r)
+        r = fd < 0 ? -errno : write_all(fd, bytes, n);
+    if (!r && renameat(dir, other, dir, path))
         r = -errno;
     if (fd >= 0)
         close(fd);
@@ -90,8 +109,22 @@ static int write_file(int dir, const char *path, const char *text)
     return r ? r : sync_parent(dir, path);
 }
 
-/* The caller frees; NULL: there is none. */
-static char *read_file(int dir, const char *path, size_t most)
+/* False: it ends before so many bytes. */
+static bool read_all(int fd, char *to, size_t n)
+{
+    while (n) {
+        const ssize_t got = read(fd, to, n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        to += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+void *models_file_read(int dir, const char *path, size_t most, size_t *ret_n)
 {
     struct stat st;
     const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -99,8 +132,9 @@ static char *read_file(int dir, const char *path, size_t most)
     if (fd < 0)
         return NULL;
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (size_t)st.st_size <= most) {
-        text = xcalloc(1, (size_t)st.st_size + 1);
-        if (read(fd, text, (size_t)st.st_size) != st.st_size) {
+        *ret_n = (size_t)st.st_size;
+        text = xcalloc(1, *ret_n + 1);
+        if (!read_all(fd, text, *ret_n)) {
             free(text);
             text = NULL;
         }
@@ -113,7 +147,8 @@ bool models_ref_read(int dir, const struct model_name *name, char ret[MODEL_COMM
 {
     char path[MODELS_PATH];
     ref_path(path, name);
-    char *text = read_file(dir, path, MODEL_COMMIT);
+    size_t n;
+    char *text = models_file_read(dir, path, MODEL_COMMIT, &n);
     const bool is = text && model_commit_is(text);
     if (is)
         memcpy(ret, text, MODEL_COMMIT + 1);
@@ -125,7 +160,7 @@ int models_ref_write(int dir, const struct model_name *name, const char *commit)
 {
     char path[MODELS_PATH];
     ref_path(path, name);
-    return write_file(dir, path, commit);
+    return models_file_write(dir, path, commit, strlen(commit));
 }
 
 bool models_is_whole(int dir, const char *model)
@@ -139,7 +174,8 @@ json_t *models_record_read(int dir, const char *model)
 {
     char path[MODELS_PATH];
     record_path(path, model);
-    char *text = read_file(dir, path, RECORD_MAX);
+    size_t n;
+    char *text = models_file_read(dir, path, RECORD_MAX, &n);
     json_t *record = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
     if (json_is_object(record))
@@ -153,7 +189,7 @@ int models_record_write(int dir, const char *model, const json_t *record)
     char path[MODELS_PATH];
     record_path(path, model);
     char *text = json_dumps(record, JSON_INDENT(1));
-    const int r = text ? write_file(dir, path, text) : -ENOMEM;
+    const int r = text ? models_file_write(dir, path, text, strlen(text)) : -ENOMEM;
     free(text);
     return r;
 }
@@ -249,9 +285,10 @@ static int remove_folder(int dir, const char *path)
 /* Out of its place first, in one step: half a model is never found under its name. */
 int models_remove(int dir, const char *model)
 {
-    char part[MODELS_PATH], record[MODELS_PATH];
+    char part[MODELS_PATH], record[MODELS_PATH], blocks[MODELS_PATH];
     models_part_path(part, model);
     record_path(record, model);
+    models_blocks_path(blocks, model);
     int r = remove_folder(dir, part);
     if (r && r != -ENOENT)
         return r;
@@ -261,5 +298,6 @@ int models_remove(int dir, const char *model)
     else
         r = remove_folder(dir, part);
     unlinkat(dir, record, 0);
+    unlinkat(dir, blocks, 0);
     return r;
 }

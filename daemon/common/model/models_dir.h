@@ -2,14 +2,16 @@
  *
  * A node's folder of models. Below it: ORG/NAME@COMMIT, the folder of a model, which is there only
  * when it is whole, or a link to one in Hugging Face's cache; .part/…, one that is being pulled;
- * .records/….json, what is known of it; .refs/ORG/NAME@REVISION, the commit that a revision was
- * last. ringd-fetch writes all of it, ringd reads, marks and removes. Every file is written by
- * another name, synced and renamed. Any thread; may wait for the disk. */
+ * .records/….json, what is known of it, and .records/….blocks, the hashes of its blocks
+ * (daemon/fetch/manifest.h); .refs/ORG/NAME@REVISION, the commit that a revision was last.
+ * ringd-fetch writes all of it, ringd reads, marks and removes. Every file is written by another
+ * name, synced and renamed. Any thread; may wait for the disk. */
 #ifndef DAEMON_MODELS_DIR_H
 #define DAEMON_MODELS_DIR_H
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "daemon/common/model/model_name.h"
@@ -24,6 +26,14 @@ int models_dir_open(const char *path, struct err *err);
 void models_part_path(char ret[MODELS_PATH], const char *model);
 /* Makes the folders on the way to a path. 0 or −errno. */
 int models_make_parents(int dir, const char *path);
+
+/* Of the hashes of its blocks. */
+void models_blocks_path(char ret[MODELS_PATH], const char *model);
+/* A file below the folder, whole or not at all: of two who write it the last one wins. 0 or
+ * −errno. */
+int models_file_write(int dir, const char *path, const void *bytes, size_t n);
+/* With a NUL behind it; the caller frees. NULL: there is none, or it has more than `most` bytes. */
+void *models_file_read(int dir, const char *path, size_t most, size_t *ret_n);
 
 /* The commit of a revision, as it was when it was last asked for. */
 bool models_ref_read(int dir, const struct model_name *name, char ret[MODEL_COMMIT + 1]);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model that nodes carry to each other: taken from those that have it, block by block, and passed
+ * on to others while it still comes. One process for a model does both. ringd gives it the
+ * connections; they must form no circle, for a node that waits for itself waits for ever. One
+ * thread, which waits for the disk and in poll(2). */
+#ifndef DAEMON_CARRY_H
+#define DAEMON_CARRY_H
+
+#include <stdint.h>
+
+#include "engine/err.h"
+
+struct carry_setup { /* all borrowed */
+    int ipc;         /* ringd's socket: lanes and answers come, events go */
+    int dir;         /* the folder of models */
+    const char *model, *content;
+    uint64_t rate; /* bytes a second that are given, at most; 0: as many as there can be */
+    /* Of the other end of a lane, and of ringd to bring a source at all. */
+    uint64_t patience_us;
+    uint64_t idle_us; /* without a lane, once it is whole: then it ends */
+};
+#define CARRY_PATIENCE_US (UINT64_C(30) * 1000000)
+#define CARRY_IDLE_US (UINT64_C(5) * 1000000)
+
+/* 0: the model is whole, and nobody wants it now. −ECANCELED: ringd has let go. −ETIMEDOUT, −EIO:
+ * may pass; other errors do not; each with a sentence. What has come stays. */
+int carry_run(const struct carry_setup *setup, struct err *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/fetch/have_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/common/xalloc.h"
+#include "daemon/fetch/boot_id.h"
+
+enum { HEAD = 160, CONTENT_MAX = 65 };
+
+struct have_map {
+    int fd;        /* owned */
+    uint8_t *bits; /* owned: of all blocks that are there */
+    uint32_t blocks;
+};
+
+static size_t bytes_of(uint32_t blocks)
+{
+    return ((size_t)blocks + 7) / 8;
+}
+
+static int put(int fd, const void *bytes, size_t n, uint64_t at)
+{
+    const ssize_t done = pwrite(fd, bytes, n, (off_t)at);
+    return done == (ssize_t)n ? 0 : done < 0 ? -errno : -EIO;
+}
+
+/* The first bitmap before the head: a head that says "of this start" never stands before bits of
+ * an earlier one. */
+static int write_whole(const struct have_map *h, const char *content)
+{
+    char boot[BOOT_ID], head[HEAD] = "";
+    const size_t n = bytes_of(h->blocks);
+    boot_id(boot);
+    snprintf(head, sizeof head, "%s %s\n", content, boot);
+    int r = ftruncate(h->fd, (off_t)(HEAD + 2 * n)) ? -errno : put(h->fd, h->bits, n, HEAD);
+    return r ? r : put(h->fd, head, sizeof head, 0);
+}
+
+/* content: NULL: whichever it is. */
+static void read_bits(struct have_map *h, const char *content)
+{
+    char head[HEAD] = "", of[CONTENT_MAX] = "", then[BOOT_ID] = "", boot[BOOT_ID];
+    const size_t n = bytes_of(h->blocks);
+    boot_id(boot);
+    if (pread(h->fd, head, HEAD - 1, 0) != HEAD - 1 || sscanf(head, "%64s %63s", of, then) != 2 ||
+        (content && strcmp(of, content) != 0))
+        return;
+    const bool is_same_start = !strcmp(boot, then) && strcmp(boot, "-") != 0;
+    if (pread(h->fd, h->bits, n, (off_t)(HEAD + (is_same_start ? 0 : n))) != (ssize_t)n)
+        memset(h->bits, 0, n);
+}
+
+static int open_it(struct have_map **ret, int folder, const char *file, int flags, uint32_t blocks)
+{
+    char name[HAVE_NAME];
+    snprintf(name, sizeof name, "%s.have", file);
+    const int fd = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0)
+        return -errno;
+    struct have_map *h = xcalloc(1, sizeof *h);
+    *h = (struct have_map){.fd = fd, .bits = xcalloc(bytes_of(blocks) + 1, 1), .blocks = blocks};
+    *ret = h;
+    return 0;
+}
+
+/* Bits that do not count are gone from both maps before any block is written. */
+static int begin(struct have_map *h, const char *content)
+{
+    read_bits(h, content);
+    bool is_new = true;
+    for (size_t i = 0; i < bytes_of(h->blocks); i++)
+        is_new &= !h->bits[i];
+    if (is_new && ftruncate(h->fd, 0))
+        return -errno;
+    return write_whole(h, content);
+}
+
+int have_map_open(struct have_map **ret, int folder, const char *file, const char *content, uint32_t blocks)
+{
+    int r = open_it(ret, folder, file, O_RDWR | O_CREAT, blocks);
+    if (!r && (r = begin(*ret, content)))
+        have_map_close(*ret);
+    return r;
+}
+
+bool have_map_has(const struct have_map *h, uint32_t block)
+{
+    return h->bits[block / 8] & 1 << block % 8;
+}
+
+int have_map_set(struct have_map *h, uint32_t block)
+{
+    h->bits[block / 8] |= (uint8_t)(1 << block % 8);
+    return put(h->fd, &h->bits[block / 8], 1, HEAD + block / 8);
+}
+
+int have_map_sync(struct have_map *h, int part)
+{
+    const size_t n = bytes_of(h->blocks);
+    int r = fdatasync(part) ? -errno : put(h->fd, h->bits, n, HEAD + n);
+    return r ? r : fdatasync(h->fd) ? -errno : 0;
+}
+
+void have_map_close(struct have_map *h)
+{
+    if (!h)
+        return;
+    close(h->fd);
+    free(h->bits);
+    free(h);
+}
+
+uint32_t have_map_leading(int folder, const char *file, uint32_t blocks)
+{
+    struct have_map *h;
+    uint32_t n = 0;
+    if (open_it(&h, folder, file, O_RDONLY, blocks))
+        return 0;
+    read_bits(h, NULL);
+    while (n < blocks && have_map_has(h, n))
+        n++;
+    have_map_close(h);
+    return n;
+}
+
+void have_map_remove(int folder, const char *file)
+{
+    char name[HAVE_NAME];
+    snprintf(name, sizeof name, "%s.have", file);
+    unlinkat(folder, name, 0);
+}

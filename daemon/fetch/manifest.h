@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a model consists of, byte for byte: its files, and the SHA-256 of each block of 4 MiB of
+ * each file. As bytes it is a u32 length (little-endian), so many bytes of canonical JSON, and 32
+ * bytes for each block. Its own SHA-256 is the model's *content*: who knows that can take the rest
+ * from anybody. Manifests come from other nodes, so reading one is reading hostile input: no name
+ * leads out of the folder, and sizes and hashes add up. One thread. */
+#ifndef DAEMON_FETCH_MANIFEST_H
+#define DAEMON_FETCH_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/fetch/digest.h"
+#include "daemon/fetch/hub_listing.h"
+#include "engine/err.h"
+
+enum {
+    BLOCK_BYTES = 4 << 20,
+    MANIFEST_BLOCKS_MAX = (int)(HUB_BYTES_MAX / BLOCK_BYTES) + HUB_FILES_MAX,
+    MANIFEST_JSON_MAX = 2 << 20,
+    MANIFEST_MAX = 4 + MANIFEST_JSON_MAX + MANIFEST_BLOCKS_MAX * DIGEST /* bytes: some 130 MiB */
+};
+
+struct manifest {
+    struct hub_file *files; /* owned; by name */
+    size_t n;
+    uint32_t *first;           /* owned: n + 1 of them: the first block of each file */
+    uint8_t (*hashes)[DIGEST]; /* owned: of each block */
+    uint32_t blocks;
+    uint64_t bytes; /* of all files */
+};
+
+/* Of files whose sizes and hashes are known, in any order; the hashes of blocks are left to the
+ * caller. −EBADMSG and a sentence: no model has such files. */
+int manifest_new(struct manifest **ret, const struct hub_file *files, size_t n, struct err *err);
+/* −EBADMSG and a sentence. */
+int manifest_decode(struct manifest **ret, const uint8_t *bytes, size_t n, struct err *err);
+void manifest_free(struct manifest *m); /* NULL is fine */
+/* The caller frees. */
+uint8_t *manifest_encode(const struct manifest *m, size_t *ret_n);
+void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n);
+bool manifest_content_is(const char *text); /* 64 hexadecimal digits */
+
+/* The hashes of a file's blocks; NULL: there is no such file. */
+uint8_t (*manifest_hashes_of(const struct manifest *m, const char *name))[DIGEST];
+size_t manifest_file_of(const struct manifest *m, uint32_t block);
+/* Where in its file a block begins, and how long it is. */
+uint64_t manifest_offset(const struct manifest *m, uint32_t block);
+uint32_t manifest_size(const struct manifest *m, uint32_t block);
+
+/* Beside the record of the model (models_dir.h). −errno and a sentence; −ENOENT: there is none. */
+int manifest_store(int dir, const char *model, const uint8_t *bytes, size_t n, struct err *err);
+int manifest_load(int dir, const char *model, uint8_t **ret, size_t *ret_n, struct err *err);
+
+/* Hashes a file's blocks while its bytes come, in order. */
+struct block_hasher {
+    struct digest *digest; /* owned */
+    uint8_t (*to)[DIGEST]; /* borrowed; NULL: nobody wants them */
+    uint64_t at, size;
+};
+void block_hasher_begin(struct block_hasher *h, uint8_t (*to)[DIGEST], uint64_t size);
+void block_hasher_add(struct block_hasher *h, const void *bytes, size_t n);
+void block_hasher_done(struct block_hasher *h);
+
+#endif

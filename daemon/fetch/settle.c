@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/fetch/settle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/common/model/models_dir.h"
+
+int settle_open_part(int dir, const char *model, struct err *err)
+{
+    char part[MODELS_PATH];
+    models_part_path(part, model);
+    int r = models_make_parents(dir, part);
+    if (!r && mkdirat(dir, part, 0770) && errno != EEXIST)
+        r = -errno;
+    const int folder = r ? -1 : openat(dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (!r && folder < 0)
+        r = -errno;
+    if (!r && flock(folder, LOCK_EX | LOCK_NB))
+        r = -EBUSY;
+    if (!r)
+        return folder;
+    if (folder >= 0)
+        close(folder);
+    return r == -EBUSY
+               ? err_set(err, r, "%s is still being brought by an earlier ringd-fetch: ask again in a moment",
+                         model)
+               : err_set(err, r, "the folder for %s cannot be made: %s", model, strerror(-r));
+}
+
+static json_t *list_files(const struct manifest *m)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < m->n; i++) {
+        const struct hub_file *f = &m->files[i];
+        json_array_append_new(files, json_pack("{s:s s:I s:s}", "name", f->name, "size", (json_int_t)f->size,
+                                               f->kind == HUB_HASH_GIT ? "git" : "sha256", f->hash));
+    }
+    return files;
+}
+
+static int write_record(const struct settle_setup *s, const char *content, struct err *err)
+{
+    const char *commit = strchr(s->model, '@');
+    json_t *record = json_pack("{s:s s:s* s:s* s:s s:I s:I s:I s:b s:o}", "commit", commit ? commit + 1 : "",
+                               "source", s->source, "in_place", s->in_place, "content", content, "bytes",
+                               (json_int_t)s->manifest->bytes, "pulled", (json_int_t)time(NULL), "used",
+                               (json_int_t)time(NULL), "pinned", 0, "files", list_files(s->manifest));
+    const int r = models_record_write(s->dir, s->model, record);
+    json_decref(record);
+    return r ? err_set(err, r, "the record of %s cannot be written: %s", s->model, strerror(-r)) : 0;
+}
+
+static int give_name(const struct settle_setup *s, struct err *err)
+{
+    char part[MODELS_PATH], org[MODELS_PATH];
+    models_part_path(part, s->model);
+    snprintf(org, sizeof org, "%.*s", (int)strcspn(s->model, "/"), s->model);
+    int r = models_make_parents(s->dir, s->model);
+    if (!r && renameat(s->dir, part, s->dir, s->model))
+        r = -errno;
+    const int fd = r ? -1 : openat(s->dir, org, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!r && (fd < 0 || fsync(fd)))
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    return r ? err_set(err, r, "%s cannot get its name: %s", s->model, strerror(-r)) : 0;
+}
+
+int settle_model(const struct settle_setup *s, struct err *err)
+{
+    char content[DIGEST_HEX];
+    size_t n;
+    uint8_t *bytes = manifest_encode(s->manifest, &n);
+    manifest_content(content, bytes, n);
+    int r = manifest_store(s->dir, s->model, bytes, n, err);
+    free(bytes);
+    r = r ? r : write_record(s, content, err);
+    return r ? r : give_name(s, err);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The end of what brings a model: its list of blocks, its record, and its name, in this order. From
+ * the name on it is whole, for everybody at once. One thread. */
+#ifndef DAEMON_FETCH_SETTLE_H
+#define DAEMON_FETCH_SETTLE_H
+
+#include "daemon/fetch/manifest.h"
+
+/* .part/MODEL, made if need be, and held against other processes until the descriptor is closed.
+ * −EBUSY: another one brings this model; −errno; with a sentence. */
+int settle_open_part(int dir, const char *model, struct err *err);
+
+struct settle_setup { /* all borrowed */
+    int dir;          /* the folder of models */
+    const char *model;
+    const char *source;   /* of its bytes, as users read it; NULL */
+    const char *in_place; /* where its files lie in another folder; NULL */
+    const struct manifest *manifest;
+};
+
+/* What is at .part/MODEL gets the model's name. 0, or an error and a sentence. */
+int settle_model(const struct settle_setup *s, struct err *err);
+
+#endif

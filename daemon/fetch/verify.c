@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/fetch/verify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/common/model/models_dir.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/fetch/manifest.h"
+#include "daemon/fetch/part_file.h"
+
+static bool read_entry(const json_t *entry, struct hub_file *ret)
+{
+    const char *name = json_string_value(json_object_get(entry, "name")),
+               *sha = json_string_value(json_object_get(entry, "sha256")),
+               *git = json_string_value(json_object_get(entry, "git"));
+    const json_int_t size = json_integer_value(json_object_get(entry, "size"));
+    *ret = (struct hub_file){.size = size > 0 ? (uint64_t)size : 0, .has_size = true};
+    return name && strlen(name) <= HUB_FILE_NAME && !strchr(name, '/') && (sha || git) &&
+           snprintf(ret->name, sizeof ret->name, "%s", name) > 0 && hub_hash_read(ret, sha ? sha : git);
+}
+
+/* NULL: it was pulled before there were such lists, or its files lie in the cache since then. */
+static int load_manifest(int dir, const char *model, const json_t *record, struct manifest **ret,
+                         struct err *err)
+{
+    const char *content = json_string_value(json_object_get(record, "content"));
+    char found[DIGEST_HEX];
+    uint8_t *bytes;
+    size_t n;
+    *ret = NULL;
+    if (!content)
+        return 0;
+    int r = manifest_load(dir, model, &bytes, &n, err);
+    if (r)
+        return r;
+    manifest_content(found, bytes, n);
+    r = strcmp(found, content) ? err_set(err, -EBADMSG,
+                                         "the list of blocks of %s is not the one that was written: remove "
+                                         "the model, and pull it again",
+                                         model)
+                               : manifest_decode(ret, bytes, n, err);
+    free(bytes);
+    return r;
+}
+
+/* manifest: NULL: only its whole hash is known. */
+static int verify_file(int folder, struct hub_file *file, const struct manifest *manifest, struct err *err)
+{
+    const size_t n = (size_t)((file->size + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    uint8_t(*listed)[DIGEST] = manifest ? manifest_hashes_of(manifest, file->name) : NULL;
+    uint8_t(*found)[DIGEST] = listed ? xcalloc(n + 1, sizeof *found) : NULL;
+    int r = 0;
+    if (manifest && !listed)
+        r = err_set(err, -EBADMSG, "%s is not in the list of the model's blocks", file->name);
+    r = r ? r : part_file_check(folder, file, found, err);
+    if (!r && listed && memcmp(listed, found, n * sizeof *found) != 0)
+        r = err_set(err, -EBADMSG, "%s does not fit the list of the model's blocks", file->name);
+    free(found);
+    return r;
+}
+
+int verify_model(int dir, const char *model,
+                 void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file), void *owner,
+                 struct err *err)
+{
+    json_t *record = models_record_read(dir, model), *entry;
+    const int folder = openat(dir, model, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const uint64_t total = (uint64_t)json_integer_value(json_object_get(record, "bytes"));
+    struct manifest *manifest = NULL;
+    uint64_t done = 0;
+    size_t i;
+    int r = folder < 0 ? err_set(err, -ENOENT, "%s is not here whole", model)
+            : json_array_size(json_object_get(record, "files"))
+                ? load_manifest(dir, model, record, &manifest, err)
+                : err_set(err, -ENOENT,
+                          "%s lies in Hugging Face's cache, and the hashes of its files are not known here",
+                          model);
+    json_array_foreach (json_object_get(record, "files"), i, entry) {
+        struct hub_file file;
+        if (!r && !read_entry(entry, &file))
+            r = err_set(err, -EBADMSG, "the record of %s cannot be read: remove it, and pull it again",
+                        model);
+        r = r ? r : verify_file(folder, &file, manifest, err);
+        done += r ? 0 : file.size;
+        if (!r)
+            progress(owner, done, total, file.name);
+    }
+    if (folder >= 0)
+        close(folder);
+    manifest_free(manifest);
+    json_decref(record);
+    return r;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model that nodes carry to each other, for real: processes, folders, and sealed connections. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/common/model/models_dir.h"
+#include "daemon/fetch/part_file.h"
+#include "daemon/fetch/verify.h"
+#include "tests/lib/carry_world.h"
+
+#define PATIENT (UINT64_C(60) * 1000000)
+#define IMPATIENT UINT64_C(300000)
+enum { WEIGHTS = 10 * BLOCK_BYTES + 12345, BLOCKS = 12 /* config.json's too */ };
+
+static int open_world(void **state)
+{
+    struct carry_world *w = malloc(sizeof *w);
+    carry_world_open(w, WEIGHTS);
+    *state = w;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    carry_world_close(*state);
+    free(*state);
+    return 0;
+}
+
+static void no_progress(void *owner, uint64_t done, uint64_t total, const char *file)
+{
+    (void)owner, (void)done, (void)total, (void)file;
+}
+
+/* As `ringctl models verify` has it: every file, every block. */
+static void assert_is_whole(const struct carry_world *w, int dir)
+{
+    struct err err = {""};
+    if (verify_model(dir, CARRY_MODEL, no_progress, NULL, &err))
+        fail_msg("%s", err.text);
+    json_t *record = models_record_read(dir, CARRY_MODEL);
+    assert_string_equal(json_string_value(json_object_get(record, "content")), w->content);
+    json_decref(record);
+    assert_int_not_equal(faccessat(dir, ".part/" CARRY_MODEL, F_OK, 0), 0);
+}
+
+static void hear(struct carry_node *n, const char *kind)
+{
+    json_decref(carry_node_hear(n, kind));
+}
+
+static void serve(struct carry_peer *peers, size_t n, struct carry_node *node, const char *kind)
+{
+    json_decref(carry_peers_serve(peers, n, node, kind));
+}
+
+/* That lane is lost with this sentence. */
+static void assert_lost(json_t *event, uint32_t path, bool wrong, const char *sentence)
+{
+    assert_int_equal(json_integer_value(json_object_get(event, "path")), path);
+    const char *error = json_string_value(json_object_get(event, "error"));
+    if (!strstr(error, sentence))
+        fail_msg("\"%s\" is not in \"%s\"", sentence, error);
+    assert_int_equal(json_is_true(json_object_get(event, "wrong")), wrong);
+    json_decref(event);
+}
+
+static void assert_failed(struct carry_node *n, int code, const char *sentence)
+{
+    json_t *event = carry_node_hear(n, "failed");
+    assert_int_equal(json_integer_value(json_object_get(event, "code")), code);
+    assert_non_null(strstr(json_string_value(json_object_get(event, "error")), sentence));
+    json_decref(event);
+}
+
+/* --- it comes --------------------------------------------------------------------------------- */
+
+static void one_gives_and_one_takes(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node a, b;
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&a, w->dir, w->content, PATIENT, 0);
+    carry_node_start(&b, dir, w->content, PATIENT, 0);
+    const uint32_t path = carry_world_connect(w, &a, &b);
+    hear(&b, "ready");
+    assert_is_whole(w, dir);
+    assert_lost(carry_node_hear(&a, "lost"), path, false, "whole here");
+    hear(&a, "idle");
+    hear(&b, "idle");
+    carry_node_stop(&a);
+    carry_node_stop(&b);
+    close(dir);
+}
+
+/* The one in the middle passes on what it has while the rest is kept from it. */
+static void a_chain_does_not_wait_for_the_whole(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node b, c;
+    struct carry_peer a;
+    const int dir_b = carry_world_folder(w, 'b'), dir_c = carry_world_folder(w, 'c');
+    carry_node_start(&b, dir_b, w->content, PATIENT, 0);
+    carry_node_start(&c, dir_c, w->content, PATIENT, 0);
+    carry_world_connect(w, &b, &c);
+    carry_peer_open(&a, w, &b, true);
+    a.give = 3;
+    serve(&a, 1, &b, "room");
+    carry_node_say_room(&b, NULL);
+    carry_peer_serve_wants(&a, 7);
+    json_t *event = NULL;
+    for (json_int_t done = 0; done < BLOCK_BYTES; json_decref(event)) {
+        event = carry_node_hear(&c, "progress");
+        done = json_integer_value(json_object_get(event, "done"));
+    }
+    a.give = UINT32_MAX;
+    serve(&a, 1, &b, "ready");
+    hear(&c, "ready");
+    assert_int_equal(a.wanted, BLOCKS);
+    assert_is_whole(w, dir_b);
+    assert_is_whole(w, dir_c);
+    carry_peer_close(&a);
+    carry_node_stop(&b);
+    carry_node_stop(&c);
+    close(dir_b);
+    close(dir_c);
+}
+
+static void two_sources_share_the_blocks(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from[2];
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    for (int i = 0; i < 2; i++)
+        carry_peer_open(&from[i], w, &n, true);
+    serve(from, 2, &n, "ready");
+    for (uint32_t b = 0; b < BLOCKS; b++)
+        assert_int_equal(from[0].asked[b] + from[1].asked[b], 1);
+    assert_true(from[0].wanted > 0 && from[1].wanted > 0);
+    assert_is_whole(w, dir);
+    carry_peer_close(&from[0]);
+    carry_peer_close(&from[1]);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void what_is_there_survives_a_kill(void **state)
+{
+    enum { BEFORE = 5 };
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from;
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from, w, &n, true);
+    from.give = BEFORE;
+    serve(&from, 1, &n, "room");
+    carry_node_say_room(&n, NULL);
+    carry_peer_serve_wants(&from, BEFORE + 4);
+    carry_node_kill(&n);
+    carry_peer_close(&from);
+
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from, w, &n, true);
+    serve(&from, 1, &n, "ready");
+    assert_int_equal(from.wanted, BLOCKS - BEFORE);
+    assert_is_whole(w, dir);
+    carry_peer_close(&from);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+/* --- it does not ------------------------------------------------------------------------------ */
+
+static void a_wrong_block_costs_its_source_the_lane(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from[2];
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from[0], w, &n, true);
+    from[0].flipped = 2;
+    assert_lost(carry_peers_serve(from, 1, &n, "lost"), from[0].path, true, "another hash");
+    carry_peer_open(&from[1], w, &n, true);
+    serve(&from[1], 1, &n, "ready");
+    assert_int_equal(from[1].asked[2], 1);
+    assert_is_whole(w, dir);
+    carry_peer_close(&from[0]);
+    carry_peer_close(&from[1]);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void a_silent_source_is_left(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from[2];
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, IMPATIENT, 0);
+    carry_peer_open(&from[0], w, &n, true);
+    from[0].give = 2;
+    assert_lost(carry_peers_serve(from, 1, &n, "lost"), from[0].path, false, "silent");
+    carry_peer_open(&from[1], w, &n, true);
+    serve(&from[1], 1, &n, "ready");
+    assert_int_equal(from[1].wanted, BLOCKS - 2);
+    carry_peer_close(&from[0]);
+    carry_peer_close(&from[1]);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void without_a_source_it_fails(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, IMPATIENT, 0);
+    assert_failed(&n, -ETIMEDOUT, "no node that has");
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void a_full_folder_refuses(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from;
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from, w, &n, true);
+    json_t *room = carry_peers_serve(&from, 1, &n, "room");
+    assert_int_equal(json_integer_value(json_object_get(room, "bytes")), w->manifest->bytes);
+    json_decref(room);
+    carry_node_say_room(&n, "no room for it");
+    assert_failed(&n, -ENOSPC, "no room for it");
+    assert_int_equal(from.wanted, 0);
+    carry_peer_close(&from);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void other_content_is_never_mixed(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from;
+    char other[DIGEST_HEX];
+    const int dir = carry_world_folder(w, 'b');
+    memset(other, 'f', sizeof other - 1);
+    other[DIGEST_HEX - 1] = '\0';
+    carry_node_start(&n, w->dir, other, PATIENT, 0); /* it is whole, and another one */
+    assert_failed(&n, -EEXIST, "with other bytes");
+    carry_node_stop(&n);
+    carry_node_start(&n, dir, other, PATIENT, 0); /* the source has another one */
+    carry_peer_open(&from, w, &n, true);
+    assert_lost(carry_peers_serve(&from, 1, &n, "lost"), from.path, true, "another list");
+    carry_peer_close(&from);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+/* --- takers ----------------------------------------------------------------------------------- */
+
+static void say_open(struct carry_peer *p, const char *content)
+{
+    uint8_t bytes[DIGEST];
+    for (size_t i = 0; i < DIGEST; i++) {
+        const char digits[3] = {content[2 * i], content[2 * i + 1], '\0'};
+        bytes[i] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+    carry_peer_say(p, CARRY_OPEN, 0, 0, bytes, DIGEST);
+}
+
+/* What a taker says after OPEN (NULL content: instead of it), and what that costs it. */
+static void assert_refused(struct carry_world *w, struct carry_node *n, const char *content,
+                           enum carry_kind kind, uint32_t a, uint32_t b, const char *sentence)
+{
+    struct carry_peer p;
+    struct carry_frame f = {.kind = CARRY_WAIT};
+    carry_peer_open(&p, w, n, false);
+    if (content)
+        say_open(&p, content);
+    if (kind)
+        carry_peer_say(&p, kind, a, b, "", kind == CARRY_PIECE);
+    assert_lost(carry_node_hear(n, "lost"), p.path, true, sentence);
+    bool is_said = false;
+    while (carry_peer_hear(&p, &f))
+        is_said |= f.kind == CARRY_GONE;
+    assert_true(is_said);
+    carry_peer_close(&p);
+}
+
+static void nonsense_of_a_taker_is_refused(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    char other[DIGEST_HEX];
+    memcpy(other, w->content, sizeof other);
+    other[5] = other[5] == '0' ? '1' : '0';
+    carry_node_start(&n, w->dir, w->content, PATIENT, 0);
+    struct carry_peer honest; /* keeps it from ending for want of lanes */
+    carry_peer_open(&honest, w, &n, false);
+    say_open(&honest, w->content);
+    assert_refused(w, &n, NULL, CARRY_ASK, 0, 0, "does not begin");
+    assert_refused(w, &n, other, 0, 0, 0, "with other bytes");
+    assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS, 1, "does not have");
+    assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS - 1, 2, "does not have");
+    assert_refused(w, &n, w->content, CARRY_WANT, UINT32_MAX, 2, "does not have");
+    assert_refused(w, &n, w->content, CARRY_WANT, 0, CARRY_WANTS + 1, "no message");
+    assert_refused(w, &n, w->content, CARRY_WANT, 0, 0, "no message");
+    assert_refused(w, &n, w->content, CARRY_PIECE, 0, 0, "only sources");
+    assert_refused(w, &n, w->content, (enum carry_kind)99, 0, 0, "no message");
+    carry_peer_say(&honest, CARRY_WANT, 0, 1, NULL, 0);
+    struct carry_frame f;
+    do
+        assert_true(carry_peer_hear(&honest, &f));
+    while (f.kind == CARRY_WAIT);
+    assert_int_equal(f.kind, CARRY_PIECE);
+    carry_peer_close(&honest);
+    carry_node_stop(&n);
+}
+
+/* --- beside pulls ----------------------------------------------------------------------------- */
+
+static int open_part_folder(int dir)
+{
+    const int folder = openat(dir, ".part/" CARRY_MODEL, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0);
+    return folder;
+}
+
+static void pull_some(struct carry_world *w, int dir, size_t bytes)
+{
+    struct part_file *part;
+    struct err err;
+    uint64_t at;
+    assert_int_equal(models_make_parents(dir, ".part/" CARRY_MODEL "/x"), 0);
+    const int folder = open_part_folder(dir);
+    assert_int_equal(part_file_open(&part, folder, &w->manifest->files[1], NULL, &at, &err), 0);
+    assert_int_equal(at, 0);
+    assert_int_equal(part_file_write(part, w->weights, bytes, &err), 0);
+    part_file_close(part);
+    close(folder);
+}
+
+static void what_a_pull_has_left_is_used(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from;
+    const int dir = carry_world_folder(w, 'b');
+    pull_some(w, dir, 3 * BLOCK_BYTES + 5);
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from, w, &n, true);
+    serve(&from, 1, &n, "ready");
+    assert_int_equal(from.wanted, BLOCKS - 3);
+    assert_is_whole(w, dir);
+    carry_peer_close(&from);
+    carry_node_stop(&n);
+    close(dir);
+}
+
+static void a_pull_uses_what_was_carried(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer from;
+    struct part_file *part;
+    struct err err;
+    uint64_t at;
+    const int dir = carry_world_folder(w, 'b');
+    carry_node_start(&n, dir, w->content, PATIENT, 0);
+    carry_peer_open(&from, w, &n, true);
+    from.give = 4; /* config.json, and three of the weights */
+    serve(&from, 1, &n, "room");
+    carry_node_say_room(&n, NULL);
+    carry_peer_serve_wants(&from, 8);
+    carry_node_kill(&n);
+    carry_peer_close(&from);
+    const int folder = open_part_folder(dir);
+    assert_int_equal(part_file_open(&part, folder, &w->manifest->files[1], NULL, &at, &err), 0);
+    assert_int_equal(at, 3 * BLOCK_BYTES);
+    assert_int_equal(part_file_write(part, w->weights + at, w->bytes - at, &err), 0);
+    assert_int_equal(part_file_finish(part, &err), 0);
+    close(folder);
+    close(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(one_gives_and_one_takes, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_chain_does_not_wait_for_the_whole, open_world, close_world),
+        cmocka_unit_test_setup_teardown(two_sources_share_the_blocks, open_world, close_world),
+        cmocka_unit_test_setup_teardown(what_is_there_survives_a_kill, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_wrong_block_costs_its_source_the_lane, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_silent_source_is_left, open_world, close_world),
+        cmocka_unit_test_setup_teardown(without_a_source_it_fails, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_full_folder_refuses, open_world, close_world),
+        cmocka_unit_test_setup_teardown(other_content_is_never_mixed, open_world, close_world),
+        cmocka_unit_test_setup_teardown(nonsense_of_a_taker_is_refused, open_world, close_world),
+        cmocka_unit_test_setup_teardown(what_a_pull_has_left_is_used, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_pull_uses_what_was_carried, open_world, close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
