@@ -25,7 +25,7 @@ forget_it() { # on NODE...
     done
 }
 
-say 'a job takes it to all nodes, each byte once, and its answer is that of the folder'
+say 'a job takes it to all nodes, and its answer is that of the folder'
 generates >"$work/named" 2>"$work/err" || fail "generate: $(cat "$work/err")"
 limit 60 "$ringctl" --socket "$(sock_of 1)" generate --model "$hub/files" --max-tokens 12 --seed 3 Once >"$work/plain" 2>/dev/null ||
     fail 'generate'

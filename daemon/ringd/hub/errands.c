@@ -19,9 +19,9 @@
 
 enum {
     AGAIN_MS = 3000,  /* a node that has not said that it has a model is asked again */
-    ASKERS = 16,      /* nodes that hear of a model's progress here */
+    ASKERS = 16,      /* models of this node that another one hears of, */
     HEARD_MOST = 256, /* models of other nodes that are remembered */
-    WANTED_MOST = 64, /* models that other nodes may have this one get */
+    ASKERS_MOST = 64, /* and all of them together */
 };
 
 static const char *const ways[] = {
@@ -41,9 +41,9 @@ struct errand_heard {
     struct route_step step; /* what it was asked to do */
 };
 
-/* A node that waits for a model of this one. */
+/* A node that hears when a model comes to this one, or goes. */
 struct errand_asker {
-    LIST_ENTRY(errand_asker) next;
+    TAILQ_ENTRY(errand_asker) next;
     uint8_t id[16];
     char model[MODEL_NAME];
 };
@@ -52,7 +52,7 @@ struct errands {
     struct errands_setup setup;
     TAILQ_HEAD(errands_heard, errand_heard) heard;
     size_t nheard;
-    LIST_HEAD(, errand_asker) askers;
+    TAILQ_HEAD(errand_askers, errand_asker) askers; /* the oldest first */
     size_t naskers;
     struct timer *again, *soon; /* owned */
 };
@@ -86,22 +86,17 @@ static json_t *told_message(const struct errands *e, const char *model)
 
 static void asker_free(struct errands *e, struct errand_asker *a)
 {
-    LIST_REMOVE(a, next);
+    TAILQ_REMOVE(&e->askers, a, next);
     e->naskers--;
     free(a);
 }
 
 void errands_tell(struct errands *e, const char *model)
 {
-    const bool is_here = content_here(e, model);
-    for (struct errand_asker *a = LIST_FIRST(&e->askers), *next; a; a = next) {
-        next = LIST_NEXT(a, next);
-        if (strcmp(a->model, model) != 0)
-            continue;
+    const struct errand_asker *a;
+    TAILQ_FOREACH(a, &e->askers, next)
+    if (!strcmp(a->model, model))
         e->setup.send(e->setup.owner, a->id, told_message(e, model));
-        if (is_here)
-            asker_free(e, a);
-    }
     if (!timer_is_pending(e->soon)) /* once the present callback is over */
         timer_set_ms(e->soon, 0);
 }
@@ -394,19 +389,24 @@ static int read_order(const struct errands *e, const json_t *body, struct carry_
 
 static void add_asker(struct errands *e, const uint8_t from[16], const char *model)
 {
-    struct errand_asker *a;
+    struct errand_asker *a, *oldest = NULL;
     size_t own = 0;
-    bool is_known = false;
-    LIST_FOREACH (a, &e->askers, next) {
-        own += !memcmp(a->id, from, 16);
-        is_known |= !memcmp(a->id, from, 16) && !strcmp(a->model, model);
+    TAILQ_FOREACH(a, &e->askers, next)
+    {
+        const bool is_its = !memcmp(a->id, from, 16);
+        if (is_its && !strcmp(a->model, model))
+            return;
+        own += is_its;
+        oldest = is_its && !oldest ? a : oldest;
     }
-    if (is_known || own == ASKERS || e->naskers == WANTED_MOST)
-        return;
+    if (own == ASKERS)
+        asker_free(e, oldest);
+    else if (e->naskers == ASKERS_MOST)
+        asker_free(e, TAILQ_FIRST(&e->askers));
     a = xcalloc(1, sizeof *a);
     memcpy(a->id, from, 16);
     snprintf(a->model, sizeof a->model, "%s", model);
-    LIST_INSERT_HEAD(&e->askers, a, next);
+    TAILQ_INSERT_TAIL(&e->askers, a, next);
     e->naskers++;
 }
 
@@ -418,8 +418,8 @@ void errands_take_want(struct errands *e, const uint8_t from[16], const json_t *
     char quiet[500];
     if (read_order(e, body, &order))
         return;
+    add_asker(e, from, order.model);
     if (!content_here(e, order.model)) {
-        add_asker(e, from, order.model);
         if (!strcmp(how, "pull"))
             obey(e, ROUTE_PULLS, &order, quiet, sizeof quiet);
         else if (!strcmp(how, "take") && order.nfrom && *order.content)
@@ -456,7 +456,7 @@ struct errands *errands_new(const struct errands_setup *setup)
     struct errands *e = xcalloc(1, sizeof *e);
     e->setup = *setup;
     TAILQ_INIT(&e->heard);
-    LIST_INIT(&e->askers);
+    TAILQ_INIT(&e->askers);
     e->again = timer_new(setup->base, on_timer, e);
     e->soon = timer_new(setup->base, on_timer, e);
     return e;
@@ -470,8 +470,8 @@ void errands_free(struct errands *e)
         TAILQ_REMOVE(&e->heard, h, next);
         free(h);
     }
-    while (LIST_FIRST(&e->askers))
-        asker_free(e, LIST_FIRST(&e->askers));
+    while (TAILQ_FIRST(&e->askers))
+        asker_free(e, TAILQ_FIRST(&e->askers));
     timer_free(e->again);
     timer_free(e->soon);
     free(e);

@@ -270,6 +270,7 @@ static void on_done(void *owner, const struct shelf_answer *a)
     if (!a->r && !strcmp(c->what, "remove")) {
         json_object_del(c->s->whole, c->model);
         pulls_forget(c->s->pulls, c->model);
+        errands_tell(c->s->errands, c->model);
     }
     json_t *row = json_pack("{s:s s:s}", "model", c->model, "done", c->what);
     answer(c, row, a->r, a->why);

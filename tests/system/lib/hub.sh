@@ -34,7 +34,7 @@ start_hub() {
     export HF_ENDPOINT HF_TOKEN HF_HOME
 }
 at_end() {
-    kill $hub_pid
+    kill $hub_pid 2>/dev/null
     kill_ring
 }
 

@@ -280,6 +280,9 @@ static void one_does_what_it_is_asked_to_do(void **state)
     errands_tell(errands, MODEL);
     holds(sent[1], "\"ready\":true");
     holds(sent[1], ONE);
+    here = NULL; /* it was removed: a head that counts on it must know */
+    errands_tell(errands, MODEL);
+    holds(sent[1], "\"ready\":false");
 }
 
 static void a_pull_is_begun_for_another(void **state)
