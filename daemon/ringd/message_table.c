@@ -358,7 +358,7 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                              TEXT("how", 8, NEEDED,
                                   .doc = "if it is missing: `pull` it from the hub, `take` it from the nodes "
                                          "of `from`, or `ask`: only say so"),
-                             TEXT("content", MODEL_CONTENT, .doc = "which files it is, section 9"),
+                             TEXT("content", MODEL_CONTENT, .doc = "which files it is, §7.5"),
                              LIST("from", .doc = "ids of two of its neighbours at most, in hex")}},
     [MESSAGE_MODEL_TOLD] = {"model-told",
                             MESSAGE_FROM_MEMBER,
@@ -372,7 +372,7 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                              TEXT("content", MODEL_CONTENT, .doc = "which files it is, once it is there")}},
     [MESSAGE_MODEL_GIVE] = {"model-give",
                             MESSAGE_FROM_MEMBER,
-                            "the sender takes the model from here: a data connection follows, section 9",
+                            "the sender takes the model from here: a data connection follows, §7.5",
                             {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "ORG/NAME@COMMIT"),
                              TEXT("content", MODEL_CONTENT, NEEDED, .doc = "which files it is")}},
     [MESSAGE_MODEL_DENIED] = {"model-denied",

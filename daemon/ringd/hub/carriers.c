@@ -141,7 +141,7 @@ static struct carry_node *node_of_path(struct carrier *c, uint64_t path, size_t 
     return NULL;
 }
 
-/* A taker that still wants something dials again. */
+/* A taker without any lane is through, or asks again. */
 static void on_lost(void *owner, uint64_t path, bool wrong, const char *why)
 {
     struct carrier *c = owner;
@@ -156,9 +156,11 @@ static void on_lost(void *owner, uint64_t path, bool wrong, const char *why)
         log_warning("node %s sends wrong bytes of %s: %s", name_of(c->all, n->id), c->model, why);
         n->is_barred = true;
         lanes_stop(n->lanes);
-    } else if (n->is_source) {
+    } else if (n->is_source || n->up) {
         c->waited = clock_now();
         lanes_lost(n->lanes, path);
+    } else {
+        lanes_stop(n->lanes);
     }
 }
 
@@ -232,26 +234,31 @@ static void number_of(const char *content, char ret[NUMBER])
     snprintf(ret, NUMBER, "%.*s", NUMBER - 1, content);
 }
 
+static void connect_node(struct carry_node *n)
+{
+    struct link_hello hello = {0};
+    number_of(n->c->content, hello.fingerprint);
+    lanes_start(n->lanes, n->id, &hello, false);
+}
+
 /* NULL: there are too many. */
 static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool is_source)
 {
     static const struct lanes_ops ops = {on_lane_up, on_refused, on_relayed};
     const struct carriers_setup *s = &c->all->setup;
-    struct link_hello hello = {0};
     for (size_t i = 0; i < NODES; i++) {
         struct carry_node *n = &c->nodes[i];
         if (n->c)
             continue;
         *n = (struct carry_node){.c = c, .is_source = is_source, .since = clock_now()};
         memcpy(n->id, id, 16);
-        number_of(c->content, hello.fingerprint);
         n->lanes = lanes_new(&(struct lanes_setup){.base = s->base,
                                                    .members = s->members,
                                                    .peers = s->peers,
                                                    .relay = s->relay,
                                                    .ops = &ops,
                                                    .owner = n});
-        lanes_start(n->lanes, id, &hello, false);
+        connect_node(n);
         return n;
     }
     return NULL;
@@ -482,8 +489,10 @@ void carriers_take_give(struct carriers *all, const uint8_t from[16], const json
         deny(all, from, model, true, "it shares as many models as it can");
     else if (!n && !add_node(c ? c : carrier_new(all, model, content), from, false))
         deny(all, from, model, true, "it gives to as many nodes as it can");
-    else if (n)
+    else if (n && !n->up && !n->is_barred) {
         n->since = clock_now();
+        connect_node(n);
+    }
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
