@@ -142,6 +142,8 @@ static void check_score(const struct job_spec *s, struct rules *r)
     demand(r, !!s->text + !!s->ids + !!s->data == 1, "give one of --text, --ids and --data");
     demand(r, !s->top_logprobs || !s->data,
            "--top-logprobs needs --text or --ids: ringd shows no single tokens of a data set");
+    demand(r, s->data || s->compute != NUM_BF16,
+           "--compute bf16 is for a data set: a text is scored with the bits of a model that is served");
 }
 
 static void check_adapters(const struct job_spec *s, struct rules *r)

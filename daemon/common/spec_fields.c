@@ -119,7 +119,7 @@ static const struct field spec_fields[] = {
            "bits when the job "
            "starts"),
     CHOICE("compute", ANSWERS, compute, job_computes, NUM_F32,
-           "number type of products: f32; bf16, up to twice as fast for prompts and texts "
+           "number type of products: f32; bf16, up to twice as fast for prompts and data sets "
            "where CPUs have "
            "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less "
            "exact"),

@@ -211,10 +211,10 @@ static const struct served_route {
     const char *path; /* behind /v1/ or /v1/jobs/ID/ */
     bool is_anthropic;
     void (*answer)(const struct served *s, struct http_call *call, json_t *body);
-} routes[] = {{"chat/completions", false, complete_chat},   {"completions", false, complete_text},
-              {"embeddings", false, served_embed},          {"tokenize", false, served_tokenize},
-              {"detokenize", false, served_detokenize},     {"messages", true, complete_messages},
-              {"messages/count_tokens", true, served_count}};
+} routes[] = {{"chat/completions", false, complete_chat}, {"completions", false, complete_text},
+              {"embeddings", false, served_embed},        {"score", false, served_score},
+              {"tokenize", false, served_tokenize},       {"detokenize", false, served_detokenize},
+              {"messages", true, complete_messages},      {"messages/count_tokens", true, served_count}};
 
 /* Which route it is; ret_id: of the job that the path names, 0: none. */
 static const struct served_route *route_of(const char *path, uint64_t *ret_id)
