@@ -53,7 +53,7 @@ static json_t *rows_elsewhere(struct api *api)
 static bool fits(const char *wanted, const struct job *job, const char **ret_adapter)
 {
     const json_t *adapters = job->asked.adapters;
-    const bool is_adapter = wanted && json_object_get(adapters, wanted);
+    const bool is_adapter = wanted && !job_adapter_is_former(wanted) && json_object_get(adapters, wanted);
     *ret_adapter = is_adapter ? wanted : NULL;
     return !wanted || is_adapter || !strcmp(wanted, job_served_name(&job->asked));
 }
@@ -124,7 +124,8 @@ static void add_job(struct api *api, const struct job *job, struct model_rows *t
     m.parent = m.name;
     json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder) {
         m.name = name;
-        add_model(to, &m);
+        if (!job_adapter_is_former(name))
+            add_model(to, &m);
     }
 }
 

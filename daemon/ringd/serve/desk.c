@@ -220,6 +220,29 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
     return 0;
 }
 
+static bool wants(const struct model_ask *a, uint64_t job, const char *adapter)
+{
+    const char *name = json_string_value(json_object_get(a->request, "adapter"));
+    return a->job == job && !a->is_over && name && !strcmp(name, adapter);
+}
+
+bool desk_wants(const struct desk *d, uint64_t job, const char *adapter)
+{
+    const struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (wants(a, job, adapter))
+            return true;
+    return false;
+}
+
+void desk_rename(struct desk *d, uint64_t job, const char *adapter, const char *former)
+{
+    const struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (wants(a, job, adapter))
+            json_object_set_new(a->request, "adapter", json_string(former));
+}
+
 /* --- what a stage says ------------------------------------------------------------------------ */
 
 static struct model_ask *find(struct desk *d, uint64_t job, const json_t *event)

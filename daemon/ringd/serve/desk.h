@@ -82,6 +82,10 @@ struct ask_ops {
  * refusal: there is no room. The request lives until ask_drop. */
 int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *request, size_t choices,
              const struct ask_ops *ops, void *owner, struct refusal *refusal);
+/* Is there one of that job that wants this adapter? */
+bool desk_wants(const struct desk *d, uint64_t job, const char *adapter);
+/* Those that want `adapter` want `former` when they are asked again: what it was so far. */
+void desk_rename(struct desk *d, uint64_t job, const char *adapter, const char *former);
 /* NULL is accepted. What has not ended is cancelled. */
 void ask_drop(struct model_ask *a);
 
