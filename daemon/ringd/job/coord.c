@@ -417,6 +417,7 @@ static struct job_life *new_life(struct coord *c)
                                                  .plan = on_plan,
                                                  .idle = on_idle,
                                                  .takes_change = coord_takes_change,
+                                                 .drops_change = coord_drops_change,
                                                  .runs = coord_runs,
                                                  .over = on_over,
                                                  .owner = c});

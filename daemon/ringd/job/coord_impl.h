@@ -75,6 +75,7 @@ int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
 /* coord_serve.c: of job_life_setup. */
 void coord_takes_change(void *owner, struct job *job);
+void coord_drops_change(void *owner, struct job *job);
 /* The deployment that a job's adapter is for (--serve-as), on whichever node. −EINVAL: there is
  * none, or there are several, and a sentence says so. ret_name: of the adapter. */
 int coord_find_deployment(const struct coord *c, const struct job_spec *asked, struct coord_deployment *ret,

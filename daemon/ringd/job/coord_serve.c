@@ -117,6 +117,13 @@ int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const c
     return 0;
 }
 
+/* What only the change had, whose files nobody reads. */
+void coord_drops_change(void *owner, struct job *job)
+{
+    const struct coord *c = owner;
+    arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters);
+}
+
 void coord_takes_change(void *owner, struct job *job)
 {
     struct coord *c = owner;
@@ -235,6 +242,8 @@ void coord_hear_of_adapters(struct coord *c, uint64_t id, const char *type)
 
 void coord_served_ends(struct coord *c, const struct job *job)
 {
+    if (job->change)
+        arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters);
     arrivals_leave(c->arrivals, job->asked.adapters, NULL);
     arrivals_again(c->arrivals);
 }

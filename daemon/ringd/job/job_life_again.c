@@ -85,6 +85,7 @@ void life_tell_change(struct job_life *l, const char *why)
                               "error", why);
     if (why) {
         job_log_note(l->setup.log, job, "is not served %s: %s", job->change->why, why);
+        l->setup.drops_change(l->setup.owner, job);
         job_drop_change(job);
         job->changes++; /* what the job goes on with is another thing again */
     } else {

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
@@ -60,6 +61,18 @@ static void must_have(const json_t *spec, const char *wanted)
     char *text = json_dumps(json_object_get(spec, "adapters"), JSON_COMPACT | JSON_ENCODE_ANY);
     assert_string_equal(text ? text : "none", wanted);
     free(text);
+}
+
+static void put_adapter(const char *folder)
+{
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < 2; i++) {
+        char path[200];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        FILE *f = fopen(path, "w");
+        assert_true(f && !fclose(f));
+    }
 }
 
 static void it_has_them_once_it_runs(void **state)
@@ -118,6 +131,35 @@ static void what_lacks_memory_changes_nothing(void **state)
     begin(h, job);
 }
 
+/* Files that were fetched for it go, and those of what is served stay. */
+static void what_only_a_change_had_goes(void **state)
+{
+    struct head *h = *state;
+    const struct job *job = serve(h);
+    char results[90], kept[100], gone[100];
+    snprintf(results, sizeof results, "%s/results", h->dir);
+    snprintf(kept, sizeof kept, "%s/.served-1-bird-a", results);
+    snprintf(gone, sizeof gone, "%s/.served-1-fox-a", results);
+    assert_int_equal(mkdir(results, 0777), 0);
+    put_adapter(kept);
+    put_adapter(gone);
+    change(h, job, "bird", kept);
+    leave(h, job);
+    begin(h, job);
+    change(h, job, "fox", gone);
+    leave(h, job);
+    say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "--adapter fox: it is of another model"));
+    say(h, job, 0, "job-stopped", json_object());
+    while (!access(gone, F_OK))
+        event_base_loop(h->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    begin(h, job);
+    assert_int_equal(access(kept, F_OK), 0);
+    coord_cancel(h->coord, job->id);
+    all_say(h, job, "job-stopped");
+    while (!access(kept, F_OK))
+        event_base_loop(h->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+}
+
 /* It is no fault of the change: the next plan has it. */
 static void a_loss_on_the_way_keeps_the_change(void **state)
 {
@@ -160,18 +202,6 @@ static const json_t *wait_offered(struct head *h, size_t n)
                     "adapter-offered"))
             found = json_array_get(h->sent, i);
     return found;
-}
-
-static void put_adapter(const char *folder)
-{
-    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
-    mkdir(folder, 0777);
-    for (size_t i = 0; i < 2; i++) {
-        char path[200];
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        FILE *f = fopen(path, "w");
-        assert_true(f && !fclose(f));
-    }
 }
 
 static void what_is_trained_goes_to_its_deployment(void **state)
@@ -239,6 +269,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_has_them_once_it_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_planned_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_lacks_memory_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_only_a_change_had_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_on_the_way_keeps_the_change, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_trained_goes_to_its_deployment, set_up, tear_down),
