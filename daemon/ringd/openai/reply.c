@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 static const struct reply_form *form_of(enum completion_api api)
 {
@@ -196,7 +197,9 @@ static void echo_token(struct reply_choice *c, const struct completion_prompt *p
                        const struct reply_token *token, bool is_first)
 {
     const struct completion_request *q = c->reply->setup.request;
-    const struct text_part part = {.kind = TEXT_PART_TEXT, .text = token->self.text, .n = token->self.n};
+    json_t *text = text_lossy_json(token->self.text, token->self.n); /* who says it may be hostile */
+    const struct text_part part = {
+        .kind = TEXT_PART_TEXT, .text = json_string_value(text), .n = json_string_length(text)};
     size_t chars = 0;
     if (p->text)
         move_to(c, p, &token->self, &chars);
@@ -211,6 +214,7 @@ static void echo_token(struct reply_choice *c, const struct completion_prompt *p
     c->offset += chars;
     if (!p->text && part.n)
         take_part(c, &part);
+    json_decref(text);
     if (q->stream && logprobs_held(c) >= LOGPROBS_HELD)
         c->reply->form->logprobs(c);
     c->reply->held += q->stream ? 0 : HELD_OF_LIKELY * (1 + token->ntop);

@@ -23,9 +23,9 @@ struct offer {
     struct offers *of; /* borrowed: owner */
     uint64_t number, deployment, job, step;
     uint8_t to[16];
-    char *name;              /* owned, as all below */
+    char *name;                    /* owned, as all below */
     struct offer_opening *opening; /* NULL: none is under way */
-    struct file_set *files;  /* NULL: not open yet */
+    struct file_set *files;        /* NULL: not open yet */
     struct timer *patience;
 };
 
@@ -142,8 +142,8 @@ void offers_give(struct offers *o, const struct offer_request *q)
                         .opening = g};
     memcpy(f->to, q->to, sizeof f->to);
     *g = (struct offer_opening){.work = {.run = open_files, .done = on_open, .drop = opening_free},
-                          .offer = f,
-                          .folder = xstrdup(q->folder)};
+                                .offer = f,
+                                .folder = xstrdup(q->folder)};
     f->patience = timer_new(o->setup.base, on_patience, f);
     timer_set_ms(f->patience, o->setup.patience_ms ? o->setup.patience_ms : PATIENCE_MS);
     LIST_INSERT_HEAD(&o->list, f, next);
