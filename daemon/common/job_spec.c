@@ -53,6 +53,14 @@ bool job_adapter_is_name(const char *name)
     return n && n <= JOB_ADAPTER_NAME && strspn(name, allowed) == n;
 }
 
+bool job_adapter_is_former(const char *name)
+{
+    char of[JOB_ADAPTER_NAME + 1];
+    const size_t n = strcspn(name, "~"), digits = name[n] ? strspn(name + n + 1, "0123456789") : 0;
+    snprintf(of, sizeof of, "%.*s", (int)(n < sizeof of ? n : 0), name);
+    return digits && digits <= 20 && !name[n + 1 + digits] && job_adapter_is_name(of);
+}
+
 bool job_read_serve_as(const char *text, char ret_name[JOB_ADAPTER_NAME + 1], const char **ret_deployment)
 {
     const size_t n = strcspn(text, "@");
@@ -142,6 +150,8 @@ static void check_score(const struct job_spec *s, struct rules *r)
     demand(r, !!s->text + !!s->ids + !!s->data == 1, "give one of --text, --ids and --data");
     demand(r, !s->top_logprobs || !s->data,
            "--top-logprobs needs --text or --ids: ringd shows no single tokens of a data set");
+    demand(r, s->data || s->compute != NUM_BF16,
+           "--compute bf16 is for a data set: a text is scored with the bits of a model that is served");
 }
 
 static void check_adapters(const struct job_spec *s, struct rules *r)
@@ -152,7 +162,7 @@ static void check_adapters(const struct job_spec *s, struct rules *r)
            "--adapter was given too often: a model is served with 16 adapters at most");
     json_object_foreach ((json_t *)(uintptr_t)s->adapters, name, folder) {
         const char *path = json_string_value(folder);
-        if (!r->failed && !job_adapter_is_name(name))
+        if (!r->failed && !job_adapter_is_name(name) && !job_adapter_is_former(name))
             r->failed =
                 err_set(r->err, -EINVAL,
                         "--adapter: \"%s\" is no name of an adapter, which has 1 to %d letters, digits "

@@ -116,6 +116,10 @@ const char *job_served_name(const struct job_spec *spec);
  * NAME@DEPLOYMENT. */
 enum { JOB_ADAPTER_NAME = 64 }; /* bytes, at most */
 bool job_adapter_is_name(const char *name);
+/* NAME~N: what the adapter NAME was before it was replaced, for answers that began with it. The
+ * daemon alone gives such names. */
+enum { JOB_FORMER_NAME = JOB_ADAPTER_NAME + 21 };
+bool job_adapter_is_former(const char *name);
 /* Of NAME@DEPLOYMENT both; ret_deployment: "" if there is none. False: it is neither that nor a
  * name. */
 bool job_read_serve_as(const char *text, char ret_name[JOB_ADAPTER_NAME + 1], const char **ret_deployment);

@@ -119,7 +119,7 @@ static const struct field spec_fields[] = {
            "bits when the job "
            "starts"),
     CHOICE("compute", ANSWERS, compute, job_computes, NUM_F32,
-           "number type of products: f32; bf16, up to twice as fast for prompts and texts "
+           "number type of products: f32; bf16, up to twice as fast for prompts and data sets "
            "where CPUs have "
            "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less "
            "exact"),
@@ -265,11 +265,9 @@ static const struct field spec_fields[] = {
          "result if the daemon cannot write there",
          .missing = "--adapter-out DIR is needed: where the result goes"),
     TEXT("serve_as", TRAIN, serve_as, "NAME[@DEPLOYMENT]",
-         "when the training has ended, serve its adapter under this name beside the model of "
-         "a deployment "
-         "(see "
-         "`ringctl serve`) of the same node; without @DEPLOYMENT, of the only one with the "
-         "same --model"),
+         "serve the adapter under this name beside the model of a deployment (see `ringctl serve`) "
+         "on any node: each one that is saved, and the last; without @DEPLOYMENT, of the only one "
+         "with the same --model"),
     CHOICE("fine_tune_type", TRAIN, full, tune_types, false, "train an adapter, or all weights of the model"),
     CHOICE("init", TRAIN, random_init, inits, false,
            "begin with random weights instead of the model's weights"),

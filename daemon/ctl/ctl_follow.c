@@ -213,8 +213,12 @@ static void print_tokens(const json_t *tokens)
     table_print_free(t, stdout);
 }
 
-static void print_score(const json_t *result)
+void ctl_follow_show_score(const struct ctl *ctl, const json_t *result)
 {
+    if (ctl->json) {
+        print_json(result);
+        return;
+    }
     const json_t *tokens = json_object_get(result, "tokens");
     if (json_array_size(tokens))
         print_tokens(tokens);
@@ -228,10 +232,8 @@ int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, 
     json_t *end = NULL;
     int rc = follow_steps(ctl, job, can_detach, outlives, &m, &end);
     rc = rc ? rc : ctl_watch_verdict(end);
-    if (!rc && ctl->json)
-        print_json(json_object_get(end, "result"));
-    else if (!rc)
-        print_score(json_object_get(end, "result"));
+    if (!rc)
+        ctl_follow_show_score(ctl, json_object_get(end, "result"));
     json_decref(end);
     return rc;
 }

@@ -6,11 +6,15 @@
 #ifndef DAEMON_CTL_FOLLOW_H
 #define DAEMON_CTL_FOLLOW_H
 
+#include <jansson.h>
+
 #include "daemon/ctl/ctl.h"
 
 /* outlives: the job goes on when its daemon is started again. */
 int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached, bool outlives);
 int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach, bool outlives);
+/* The result of a scoring, as it is asked for: as JSON or as a table. */
+void ctl_follow_show_score(const struct ctl *ctl, const json_t *result);
 int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, bool outlives);
 
 #endif

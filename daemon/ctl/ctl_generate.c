@@ -76,11 +76,37 @@ int ctl_generate_main(struct ctl *ctl)
     return rc;
 }
 
+/* As ask_served. Rows of a data set are for jobs, which read them. */
+static int score_served(const struct ctl *ctl, const json_t *spec, bool *ret_asked)
+{
+    char *name = NULL;
+    json_t *result = NULL;
+    const bool is_text = json_object_get(spec, "text") || json_object_get(spec, "ids");
+    int rc = !is_text || ctl_plan_wanted(ctl) ? CTL_OK : ctl_served_find(ctl, spec, &name);
+    *ret_asked = name != NULL;
+    if (!rc && name)
+        rc = ctl_spec_check(ctl, JOB_SCORE, spec);
+    if (!rc && name)
+        rc = ctl_served_score(ctl, name, spec, &result);
+    if (!rc && name)
+        ctl_follow_show_score(ctl, result);
+    json_decref(result);
+    free(name);
+    return rc;
+}
+
 int ctl_score_main(struct ctl *ctl)
 {
     json_t *spec = NULL;
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": the text goes behind --text", ctl->args[0]);
+    bool was_asked;
     int rc = ctl_spec_read(ctl, &spec);
-    return rc ? rc : submit(ctl, JOB_SCORE, spec, ctl_follow_scoring);
+    if (rc)
+        return rc;
+    rc = score_served(ctl, spec, &was_asked);
+    if (!rc && !was_asked)
+        return submit(ctl, JOB_SCORE, spec, ctl_follow_scoring);
+    json_decref(spec);
+    return rc;
 }

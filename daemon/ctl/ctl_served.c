@@ -50,7 +50,8 @@ static bool was_given(const struct ctl *ctl, const char *key)
  * loss. */
 static bool is_askable(const struct ctl *ctl, const json_t *spec)
 {
-    static const char *const others[] = {"model", "prompt", "ids", "chat", "system", "messages", NULL};
+    static const char *const others[] = {"model",    "prompt", "ids",          "chat", "system",
+                                         "messages", "text",   "top_logprobs", NULL};
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)spec, key, value) {
@@ -206,6 +207,20 @@ int ctl_served_ask(const struct ctl *ctl, const char *name, const json_t *spec, 
     if (!rc && h.signo && h.signo != SIGINT)
         rc = CTL_INTERRUPTED;
     free(h.error);
+    json_decref(body);
+    return rc;
+}
+
+/* --- scoring ---------------------------------------------------------------------------------- */
+
+int ctl_served_score(const struct ctl *ctl, const char *name, const json_t *spec, json_t **ret)
+{
+    enum { WITHIN_S = 3600 }; /* others may be before it */
+    json_t *top = json_object_get(spec, "top_logprobs"),
+           *body = json_pack("{s:s s:O s:O*}", "model", name, "prompt",
+                             json_object_get(spec, json_object_get(spec, "ids") ? "ids" : "text"),
+                             "top_logprobs", top);
+    const int rc = ctl_request_within(ctl, "POST", "/v1/score", body, WITHIN_S, ret);
     json_decref(body);
     return rc;
 }

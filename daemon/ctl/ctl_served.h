@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Answers of a model that the ring serves already, for generate and chat: nothing is opened. A
- * command's --model is the name of what is served, or the folder of it, served as it is. Functions
- * return an exit status, and have said why when it is not CTL_OK. */
+ * Answers of a model that the ring serves already, for generate, chat and score: nothing is opened.
+ * A command's --model is the name of what is served, or the folder of it, served as it is.
+ * Functions return an exit status, and have said why when it is not CTL_OK. */
 #ifndef DAEMON_CTL_SERVED_H
 #define DAEMON_CTL_SERVED_H
 
@@ -24,5 +24,7 @@ struct served_answer {
 /* The answer to a spec of `generate`: its prompt, ids or messages, and what it says of the choice
  * of tokens. */
 int ctl_served_ask(const struct ctl *ctl, const char *name, const json_t *spec, struct served_answer *answer);
+/* What a job of a spec of `score` with a text or ids would have as its result; a new object. */
+int ctl_served_score(const struct ctl *ctl, const char *name, const json_t *spec, json_t **ret);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/message_table.h"
+#include "daemon/common/job_spec.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -334,6 +335,20 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                             "the old head has the result, or wants none",
                             {JOB_ID, WHOLE("as", FIELD_ANY, NEEDED, .doc = "as above"),
                              FLAG("over", .doc = "the job had ended before it was taken over: drop it")}},
+    [MESSAGE_ADAPTER_OFFERED] =
+        {"adapter-offered",
+         MESSAGE_FROM_ANYONE,
+         "to the head of a deployment: an adapter that was trained for it, to be fetched",
+         {WHOLE("job", FIELD_ANY, NEEDED, .doc = "of the deployment there"),
+          WHOLE("number", FIELD_ANY, NEEDED,
+                .doc = "of the offer, in place of a job's where parts are asked for"),
+          TEXT("name", JOB_ADAPTER_NAME, NEEDED, .doc = "of the adapter there"),
+          LIST("files", .doc = "two: of `path`, `bytes`, `changed`")}},
+    [MESSAGE_ADAPTER_ANSWER] = {"adapter-answer",
+                                MESSAGE_FROM_ANYONE,
+                                "the deployment is planned again with it, or why not",
+                                {WHOLE("number", FIELD_ANY, NEEDED, .doc = "of the offer"),
+                                 TEXT("why", SENTENCE, .doc = "a sentence")}},
     [MESSAGE_PART_ASK] = {"part-ask",
                           MESSAGE_FROM_ANYONE,
                           "a part of a file that was listed for this node is wanted",

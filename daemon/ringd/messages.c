@@ -83,6 +83,8 @@ HANDLER(on_claim_ask, deputy_take_claim_ask(n->deputy, from, body))
 HANDLER(on_claim_answer, deputy_take_claim_answer(n->deputy, from, body))
 HANDLER(on_claim_release, deputy_take_claim_release(n->deputy, from, body))
 HANDLER(on_job_adopted, coord_take_adopted(n->coord, n->parts, from, body))
+HANDLER(on_adapter_offered, coord_take_offered(n->coord, n->parts, from, body))
+HANDLER(on_adapter_answer, coord_take_offer_answer(n->coord, from, body))
 HANDLER(on_part_ask, parts_take_ask(n->parts, from, body))
 HANDLER(on_part_told, parts_take_told(n->parts, from, body))
 
@@ -150,6 +152,8 @@ static const struct {
     [MESSAGE_CLAIM_RELEASE] = {on_claim_release},
     [MESSAGE_JOB_ADOPTED] = {on_job_adopted},
     [MESSAGE_JOB_LANDED] = {on_job_landed},
+    [MESSAGE_ADAPTER_OFFERED] = {on_adapter_offered},
+    [MESSAGE_ADAPTER_ANSWER] = {on_adapter_answer},
     [MESSAGE_PART_ASK] = {on_part_ask},
     [MESSAGE_PART_TOLD] = {on_part_told},
     [MESSAGE_LANE_TURN] = {on_lane_turn},

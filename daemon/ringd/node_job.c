@@ -10,6 +10,8 @@
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/api/elsewhere.h"
+#include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/job/cgroup.h"
@@ -71,6 +73,41 @@ static void end_serving(const struct node *n, uint64_t id)
         desk_ended(n->desk, id, *job->error ? job->error : "it was stopped");
 }
 
+static bool is_wanted(void *owner, uint64_t job, const char *name)
+{
+    const struct node *n = owner;
+    return n->desk && desk_wants(n->desk, job, name);
+}
+
+static void on_replaced(void *owner, uint64_t job, const char *name, const char *former)
+{
+    const struct node *n = owner;
+    if (n->desk)
+        desk_rename(n->desk, job, name, former);
+}
+
+/* By the rows that their heads sent. */
+static size_t deployments(void *owner, const char *name, const char *model, struct coord_deployment *ret)
+{
+    const struct node *n = owner;
+    json_t *rows = json_array(), *row;
+    size_t i, found = 0;
+    elsewhere_add_rows(n->elsewhere, rows);
+    json_array_foreach (rows, i, row) {
+        const char *serves = json_string_value(json_object_get(row, "serves")),
+                   *of = json_string_value(json_object_get(row, "model")),
+                   *node = json_string_value(json_object_get(row, "node"));
+        const struct member *head = node ? elsewhere_node(n->elsewhere, node) : NULL;
+        const bool fits = name ? serves && !strcmp(serves, name) : serves && of && !strcmp(of, model);
+        if (!fits || !head || job_row_ended(row) || !json_is_true(json_object_get(row, "up")) || found++)
+            continue;
+        memcpy(ret->node, head->id, sizeof ret->node);
+        ret->job = (uint64_t)json_integer_value(json_object_get(row, "id"));
+    }
+    json_decref(rows);
+    return found;
+}
+
 static void on_published(void *owner, uint64_t job, const char *type)
 {
     const struct node *n = owner;
@@ -105,6 +142,9 @@ static void open_coord(struct node *n)
                                                .plan = plan_here,
                                                .has_model = n->supply ? has_model : NULL,
                                                .begins = on_begins,
+                                               .deployments = deployments,
+                                               .is_wanted = is_wanted,
+                                               .replaced = on_replaced,
                                                .published = on_published,
                                                .owner = n});
 }
@@ -114,8 +154,9 @@ static void open_coord(struct node *n)
 static struct file_set *files_for(void *owner, const uint8_t to[16], uint64_t job)
 {
     const struct node *n = owner;
-    struct file_set *inputs = coord_files(n->coord, to, job);
-    return inputs ? inputs : deputy_files(n->deputy, to, job);
+    struct file_set *inputs = coord_files(n->coord, to, job),
+                    *offered = coord_offered_files(n->coord, to, job);
+    return inputs ? inputs : offered ? offered : deputy_files(n->deputy, to, job);
 }
 
 static bool works_on(void *owner, const struct origin *of)

@@ -24,9 +24,7 @@ size_t message_size(const struct messages *m, const struct msg_key *key)
     case MSG_ACT:
     case MSG_GRAD: return tokens_of(m, key->mb) * m->plan->dim * sizeof(float);
     case MSG_TARGET: return tokens_of(m, key->mb) * sizeof(int32_t);
-    case MSG_LOSS:
-        return sizeof(double) + (m->go->logprobs ? tokens_of(m, key->mb) * sizeof(float) : 0) +
-               tokens_of(m, key->mb) * m->go->top * sizeof(struct likely);
+    case MSG_LOSS: return sizeof(double);
     case MSG_TOKEN:
         return sizeof(uint32_t) + (m->go->logprobs ? sizeof(float) : 0) + m->go->top * sizeof(struct likely);
     case MSG_NORM: return sizeof(struct norm_message);

@@ -54,6 +54,17 @@ static int admit_tune(const struct tune *t, const struct job_plan *p, const stru
                : refuse_plan(err, "tune.first_layer", t->first_layer, "below", t->end_layer);
 }
 
+/* A job that scores has a pool of them for a text, and nothing for rows of a data set. */
+static int admit_caches(const struct job_plan *p, struct err *err)
+{
+    const bool is_text = p->type == JOB_SCORE && p->kv;
+    const int r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE || p->type == JOB_SERVE || is_text);
+    if (r)
+        return r;
+    return p->type == JOB_SERVE || is_text ? at_least(err, "kv_blocks", p->kv_blocks, 1)
+                                           : exactly(err, "kv_blocks", p->kv_blocks, 0);
+}
+
 int plan_admit_model(const struct job_plan *p, const struct config *c, struct err *err)
 {
     int r = exactly(err, "dim", p->dim, c->dim);
@@ -62,13 +73,10 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
     if (!r)
         r = exactly(err, "training", p->training, p->type == JOB_TRAIN);
     if (!r)
-        r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE || p->type == JOB_SERVE);
-    if (!r)
-        r = p->type == JOB_SERVE ? at_least(err, "kv_blocks", p->kv_blocks, 1)
-                                 : exactly(err, "kv_blocks", p->kv_blocks, 0);
-    if (!r && p->type == JOB_SERVE)
+        r = admit_caches(p, err);
+    if (!r && p->kv_blocks)
         r = at_most(err, "seqs", p->seqs, JOB_SERVED_MAX);
-    if (!r && p->type == JOB_SERVE)
+    if (!r && p->kv_blocks)
         r = exactly(err, "the number of its stages", p->stages, p->ranks);
     if (!r)
         r = at_most(err, "tokens", p->tokens, COUNT_MAX);
@@ -123,7 +131,7 @@ static int admit_first_round(const struct job_plan *p, const struct config *c, s
     static const enum program of_type[JOB_TYPES] = {PROGRAM_TRAIN, PROGRAM_DECODE, PROGRAM_FORWARD,
                                                     PROGRAM_DECODE};
     struct go_step step = {.step = 1};
-    const struct go go = {.program = of_type[p->type],
+    const struct go go = {.program = p->kv ? PROGRAM_DECODE : of_type[p->type],
                           .microbatches = p->microbatches,
                           .want_token = p->kv,
                           .nsteps = p->training,
@@ -256,7 +264,7 @@ static bool has_program(const struct job_plan *p, uint32_t program)
     switch (program) {
     case PROGRAM_TRAIN:
     case PROGRAM_SAVE: return trains;
-    case PROGRAM_FORWARD: return trains || p->type == JOB_SCORE;
+    case PROGRAM_FORWARD: return trains || (p->type == JOB_SCORE && !p->kv);
     case PROGRAM_DECODE: return p->type == JOB_GENERATE || (trains && p->sample);
     case PROGRAM_LOAD: return p->tune.kind != TUNE_NONE;
     case PROGRAM_RESTORE: return trains && p->copies;
@@ -279,7 +287,7 @@ static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t f
         return refuse_go(err, from, go, "the flag for optimizer state", 0);
     if (go->state && !(moves && p->training))
         return refuse_go(err, from, go, "the flag for optimizer state", 1);
-    if (go->logprobs && go->program != PROGRAM_FORWARD && !go->want_token)
+    if (go->logprobs && !go->want_token)
         return refuse_go(err, from, go, "the flag for log-probabilities", 1);
     if (go->top && (!go->logprobs || go->top > p->vocab))
         return refuse_go(err, from, go, "the number of likeliest tokens", go->top);
@@ -373,7 +381,7 @@ static int admit_microbatches(const struct job_plan *p, const struct go *go, uin
 
 int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
-    if (go->program == GO_STOP || (go->program == GO_SERVE && p->type == JOB_SERVE))
+    if (go->program == GO_STOP || (go->program == GO_SERVE && p->kv_blocks))
         return 0;
     if (!has_program(p, go->program))
         return err_set(err, -EBADMSG,

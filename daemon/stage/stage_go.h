@@ -32,7 +32,7 @@ struct go {
     uint32_t program; /* enum program, or GO_STOP */
     uint32_t round;
     bool state;      /* moves: moments too */
-    bool logprobs;   /* FORWARD, DECODE: log-probabilities come with the loss, or the token */
+    bool logprobs;   /* DECODE: its log-probability comes with the token */
     uint32_t top;    /* with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
     bool want_token; /* DECODE */
     bool trace;      /* TRAIN: every rank tells afterwards what it did when */

@@ -17,8 +17,6 @@ struct head_mb {
     const uint32_t *ids;   /* [T] borrowed */
     const int32_t *labels; /* [T] borrowed; NULL for DECODE */
     double loss;           /* out: Σ −log p over the supervised labels */
-    float *logprobs;       /* out: [T], or NULL if not wanted */
-    struct likely *likely; /* out: [T, go.top], NULL where that is 0 */
 };
 /* Where a step first had a value that is not finite: in the output of a unit, with a microbatch of
  * the round; or, where all outputs and losses are finite, in the gradients of a unit's parameters.

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan_admit.h"
+#include "daemon/stage/serve/rows_ring.h"
 #include "daemon/stage/token_json.h"
 #include "net/clock.h"
 
@@ -27,32 +29,119 @@ static json_t *token_list(const struct head *h, const float *logprobs, const str
     return a;
 }
 
+/* A text on its way through the stages, piece by piece: all its tokens are there, so as many pieces
+ * are under way as there are ranks. */
+struct text_run {
+    struct head *h;
+    struct rows_ring ring;
+    uint32_t *blocks;          /* owned: of all positions, in their order */
+    struct rows_score *scores; /* owned [tokens]: of the piece that is sent */
+    size_t sent, heard;        /* pieces */
+    float *logprobs;           /* owned [nids]: of the token behind each */
+    struct likely *likely;     /* owned [nids, top_logprobs] */
+};
+
+static void text_done(struct text_run *t)
+{
+    free(t->blocks);
+    free(t->scores);
+    free(t->logprobs);
+    free(t->likely);
+}
+
+static int text_open(struct text_run *t, struct head *h, struct runner *r, struct err *err)
+{
+    const struct job_plan *p = &h->plan;
+    *t = (struct text_run){.h = h,
+                           .blocks = calloc(p->kv_blocks, sizeof *t->blocks),
+                           .scores = calloc(p->tokens, sizeof *t->scores),
+                           .logprobs = calloc(h->nids, sizeof *t->logprobs),
+                           .likely = calloc(h->nids * h->spec.top_logprobs + 1, sizeof *t->likely)};
+    if (!t->blocks || !t->scores || !t->logprobs || !t->likely)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < p->kv_blocks; i++)
+        t->blocks[i] = (uint32_t)i;
+    return runner_serve(r, &t->ring, err);
+}
+
+static struct rows_batch batch_of(const struct text_run *t, size_t i, struct stage_piece *piece)
+{
+    const struct head *h = t->h;
+    const size_t at = i * h->plan.tokens, left = h->nids - at,
+                 n = left < h->plan.tokens ? left : h->plan.tokens, scored = n < left ? n : n - 1;
+    *piece = (struct stage_piece){.blocks = t->blocks,
+                                  .nblocks = (at + n + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
+                                  .at = at,
+                                  .n = n,
+                                  .adapter = h->plan.tune.kind == TUNE_LORA ? 0 : STAGE_NO_ADAPTER};
+    for (size_t k = 0; k < scored; k++)
+        t->scores[k] = (struct rows_score){(uint32_t)k, h->ids[at + k + 1], (uint32_t)h->spec.top_logprobs};
+    return (struct rows_batch){
+        .pieces = piece, .npieces = 1, .nrows = n, .scores = t->scores, .nscores = scored};
+}
+
+static int take_answer(struct text_run *t, struct rows_answer *a, struct err *err)
+{
+    struct stage_piece piece;
+    const size_t top = t->h->spec.top_logprobs;
+    const struct rows_batch batch = batch_of(t, t->heard++, &piece);
+    int e = a->n >= rows_answer_size(&batch, t->h->plan.dim)
+                ? 0
+                : err_set(err, -EBADMSG, "the last rank answered with %zu bytes, which is too short", a->n);
+    const struct rows_token *token = a->room;
+    for (size_t i = 0; i < batch.nscores && !e; i++, token = rows_token_next(token, top)) {
+        const struct likely *likely = rows_token_likely(token);
+        t->logprobs[piece.at + i] = token->logprob;
+        for (size_t k = 0; k < top && !e; k++) {
+            e = plan_admit_token(&t->h->plan, likely[k].id, "a likely token", t->ring.prev, err);
+            t->likely[(piece.at + i) * top + k] = likely[k];
+        }
+    }
+    rows_ring_release(&t->ring, a);
+    return e;
+}
+
+/* Waits for the oldest piece that is under way. */
+static int hear(struct text_run *t, struct err *err)
+{
+    struct rows_answer answer = {0};
+    int e;
+    while (!(e = rows_ring_answer(&t->ring, (uint32_t)t->heard + 1, &answer, err)))
+        rows_ring_wait(&t->ring, (uint32_t)t->heard + 1);
+    return e < 0 ? e : take_answer(t, &answer, err);
+}
+
+static int send_piece(struct text_run *t, struct err *err)
+{
+    struct stage_piece piece;
+    struct rows_answer answer = {0};
+    const struct rows_batch batch = batch_of(t, t->sent++, &piece);
+    const int e = rows_ring_send(&t->ring, (uint32_t)t->sent, &batch, t->h->ids + piece.at, &answer, err);
+    return e || t->h->plan.ranks > 1 ? e : take_answer(t, &answer, err);
+}
+
+static int run_text(struct text_run *t, struct err *err)
+{
+    const size_t pieces = (t->h->nids + t->h->plan.tokens - 1) / t->h->plan.tokens;
+    int e = 0;
+    while (t->heard < pieces && !e)
+        e = t->sent < pieces && t->sent - t->heard < t->h->plan.ranks ? send_piece(t, err) : hear(t, err);
+    return e ? e : rows_ring_end(&t->ring, (uint32_t)pieces + 1, err);
+}
+
 static int score_text(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    size_t n = h->nids;
-    int32_t *labels = calloc(n, sizeof *labels);
-    float *logprobs = calloc(n, sizeof *logprobs);
-    struct likely *likely = calloc(n * h->spec.top_logprobs + 1, sizeof *likely);
-    int e = labels && logprobs && likely ? 0 : err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < n && !e; i++)
-        labels[i] = i + 1 < n ? (int32_t)h->ids[i + 1] : LABEL_NONE;
-    uint32_t start[2] = {0, (uint32_t)n};
-    struct seqs seqs = {1, start};
-    struct head_mb mb = {.ids = h->ids, .labels = labels, .logprobs = logprobs, .likely = likely};
-    struct head_round round = {.mb = &mb};
-    struct go go = {.program = PROGRAM_FORWARD,
-                    .logprobs = true,
-                    .top = (uint32_t)h->spec.top_logprobs,
-                    .microbatches = 1,
-                    .mb = &seqs};
+    struct text_run t;
+    double total = 0;
+    int e = text_open(&t, h, r, err);
     if (!e)
-        e = runner_round(r, &go, &round, err);
+        e = run_text(&t, err);
+    for (size_t i = 0; i + 1 < h->nids && !e; i++)
+        total += (double)t.logprobs[i];
     if (!e)
-        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h, logprobs, likely), "total", -mb.loss,
-                                "perplexity", exp(mb.loss / (double)(n - 1)));
-    free(labels);
-    free(logprobs);
-    free(likely);
+        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h, t.logprobs, t.likely), "total",
+                                total, "perplexity", exp(-total / (double)(h->nids - 1)));
+    text_done(&t);
     return e;
 }
 

@@ -86,18 +86,13 @@ static int put_input(struct rank_state *r, const struct task *t, size_t slot, st
     return 0;
 }
 
-/* The loss goes to the head with its log-probabilities and the likeliest tokens behind it, or stays
- * here where the head is. */
-static int give_loss(struct rank_state *r, const struct task *t, double loss, float *logprobs,
-                     struct err *err)
+/* The loss goes to the head, or stays here where the head is. */
+static int give_loss(struct rank_state *r, const struct task *t, double loss, struct err *err)
 {
-    if (is_head(r)) {
-        r->head->mb[t->mb].loss = loss;
-        return 0;
-    }
-    char *buffer = (char *)logprobs - sizeof loss;
-    memcpy(buffer, &loss, sizeof loss);
-    return message_send(&r->messages, t, MSG_LOSS, buffer, err);
+    if (!is_head(r))
+        return message_send_copy(&r->messages, t, MSG_LOSS, &loss, sizeof loss, err);
+    r->head->mb[t->mb].loss = loss;
+    return 0;
 }
 
 static void note_bad(const struct rank_state *r, const struct task *t, enum bad_kind kind, size_t unit)
@@ -134,32 +129,21 @@ static int look_at_loss(const struct rank_state *r, const struct task *t, size_t
 static int compute_loss(struct rank_state *r, const struct task *t, size_t slot, struct err *err)
 {
     int32_t *message = is_head(r) ? NULL : message_take(&r->messages, t, MSG_TARGET);
-    char *out = is_head(r) ? NULL : message_output(&r->messages, t, MSG_LOSS);
-    if (!is_head(r) && (!message || !out)) {
-        exchange_release(r->messages.exchange, message);
-        exchange_release(r->messages.exchange, out);
+    if (!is_head(r) && !message)
         return err_set(err, -ENOMEM, "out of memory for a message");
-    }
     const struct seqs *seqs = &r->go->mb[t->mb];
     int e = is_head(r) ? 0
                        : plan_admit_labels(r->plan, message, seqs->start[seqs->n], t->mb,
                                            message_need(t, MSG_TARGET)->from, err);
     if (e) {
         exchange_release(r->messages.exchange, message);
-        exchange_release(r->messages.exchange, out);
         return e;
     }
-    float *logprobs = is_head(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
-    struct likely *likely =
-        is_head(r) ? r->head->mb[t->mb].likely : (struct likely *)(logprobs + seqs->start[seqs->n]);
     struct xent xent = {.labels = is_head(r) ? r->head->mb[t->mb].labels : message,
-                        .dscale = r->go->program == PROGRAM_TRAIN ? (float)step_of(r, t)->dscale : 0,
-                        .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL,
-                        .likely = r->go->top ? likely : NULL,
-                        .top = r->go->top};
+                        .dscale = r->go->program == PROGRAM_TRAIN ? (float)step_of(r, t)->dscale : 0};
     double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->messages.exchange, message);
-    e = give_loss(r, t, loss, logprobs, err);
+    e = give_loss(r, t, loss, err);
     return e ? e : look_at_loss(r, t, slot, loss, err);
 }
 
@@ -196,23 +180,7 @@ static int task_loss(struct rank_state *r, const struct task *t, struct err *err
     struct head_mb *mb = &r->head->mb[t->mb];
     if (!message_need(t, MSG_LOSS))
         return 0; /* computed here */
-    char *message = message_take(&r->messages, t, MSG_LOSS);
-    if (!message)
-        return err_set(err, -ENOMEM, "out of memory for a message");
-    memcpy(&mb->loss, message, sizeof mb->loss);
-    const struct seqs *seqs = &r->go->mb[t->mb];
-    const size_t tokens = seqs->start[seqs->n];
-    const float *logprobs = (const float *)(message + sizeof mb->loss);
-    const struct likely *likely = (const struct likely *)(logprobs + (r->go->logprobs ? tokens : 0));
-    int e = 0;
-    for (size_t i = 0; i < tokens * r->go->top && !e; i++)
-        e = plan_admit_token(r->plan, likely[i].id, "a likely token", message_need(t, MSG_LOSS)->from, err);
-    if (!e && mb->logprobs && r->go->logprobs)
-        memcpy(mb->logprobs, logprobs, tokens * sizeof *logprobs);
-    if (!e && mb->likely && r->go->top)
-        memcpy(mb->likely, likely, tokens * r->go->top * sizeof *mb->likely);
-    exchange_release(r->messages.exchange, message);
-    return e;
+    return message_take_copy(&r->messages, t, MSG_LOSS, &mb->loss, sizeof mb->loss, err);
 }
 
 /* --- backward --------------------------------------------------------------------------------- */

@@ -20,12 +20,12 @@ static size_t smaller(size_t a, size_t b)
 
 static bool wants_token(const struct rows_seq *q)
 {
-    return q->is_ready && q->left == 1 && !q->is_hidden;
+    return q->is_ready && q->left == 1 && !q->is_hidden && !q->is_read;
 }
 
 static bool wants_rows(const struct rows_seq *q)
 {
-    return q->is_ready && (q->left > 1 || q->is_hidden);
+    return q->is_ready && (q->left > 1 || q->is_hidden || (q->is_read && q->left));
 }
 
 struct census {

@@ -27,6 +27,7 @@ struct rows_seq {
     bool is_running; /* it has room for keys and values */
     bool is_ready;   /* and has no rows under way, nor has it ended */
     bool is_hidden;  /* wanted are its hidden values, and no token: of one such in a microbatch */
+    bool is_read;    /* no token is wanted behind its rows */
     size_t left;     /* positions that are not computed; 1: that of its last token */
 };
 

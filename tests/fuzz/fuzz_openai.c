@@ -9,6 +9,7 @@
 
 #include "daemon/ringd/openai/embeddings.h"
 #include "daemon/ringd/openai/reply.h"
+#include "daemon/ringd/openai/score.h"
 #include "daemon/ringd/openai/tokenize.h"
 #include "daemon/ringd/openai/turns.h"
 #include "tests/unit/daemon/ringd/openai/parts_said.h"
@@ -120,6 +121,9 @@ static void answer(const struct completion_request *r, uint8_t how)
                                                           .id = "0123456789abcdef",
                                                           .model = "m"});
     reply_start(reply, &out);
+    for (size_t p = 0; r->echo && r->logprobs && p < r->nprompts; p++)
+        for (size_t at = 0; at + 3 < sizeof said; at += 3)
+            reply_prompt_token(reply, p, &(struct reply_token){{said + at, 3, -0.5}, &top, 1}, !at, &out);
     for (size_t c = 0; c < r->nprompts * r->n; c++) {
         const size_t step = 1 + (how + c) % 20;
         for (size_t at = 0; at < sizeof said - 1; at += step) {
@@ -159,7 +163,14 @@ static void read_tokenize(json_t *json)
 {
     struct tokenize_request r;
     struct detokenize_request back;
+    struct score_request score;
     struct refusal refusal;
+    if (score_request_read(&score, json, &refusal)) {
+        check_refusal(&refusal);
+    } else {
+        expect(!score.text->text != !score.text->token && score.top_logprobs <= REQUEST_TOP_MAX);
+        score_request_done(&score);
+    }
     if (tokenize_request_read(&r, json, &refusal)) {
         check_refusal(&refusal);
     } else {

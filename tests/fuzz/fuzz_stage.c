@@ -532,9 +532,7 @@ static int lead(struct process *p, struct err *err)
     static const int32_t labels[TOKENS] = {5, 9, 39, 0, -100, 2, 7, -100};
     static uint32_t start[] = {0, 5, TOKENS}, row[] = {0, TOKENS};
     const bool decodes = p->attempt.plan.kv, trains = p->attempt.plan.training;
-    float logprobs[TOKENS];
-    struct likely likely[3 * TOKENS];
-    struct head_mb mb = {.ids = ids, .labels = labels, .logprobs = logprobs, .likely = likely};
+    struct head_mb mb = {.ids = ids, .labels = labels};
     struct head_step step = {.opt = {1e-3f, 0.9f, 0.999f, 1e-8f, 0}, .max_norm = 1};
     struct go_step number = {0, 1, 0.2};
     struct seqs seqs = decodes ? (struct seqs){1, row} : (struct seqs){2, start};
@@ -543,8 +541,6 @@ static int lead(struct process *p, struct err *err)
     struct go go = {.program = decodes  ? PROGRAM_DECODE
                                : trains ? PROGRAM_TRAIN
                                         : PROGRAM_FORWARD,
-                    .logprobs = !decodes && !trains,
-                    .top = !decodes && !trains ? 3 : 0,
                     .want_token = decodes,
                     .nsteps = trains,
                     .steps = &number,

@@ -8,11 +8,12 @@ XDG_CACHE_HOME=$work/cache
 long="Once upon a time there was a little girl who had a red ball. She played with it in the garden all day, and the dog ran after it."
 export XDG_CACHE_HOME llama work ringctl long
 unset CACHE_DIRECTORY
+echo "{\"text\": \"$long\"}" >"$work/rows.jsonl"
 
 cat >"$work/run" <<'END'
 for bits in stored int4; do
     for compute in f32 bf16; do
-        "$ringctl" --json score --model "$llama" --text "$long" --weights $bits --compute $compute 2>"$work/err" |
+        "$ringctl" --json score --model "$llama" --data "$work/rows.jsonl" --weights $bits --compute $compute 2>"$work/err" |
             jq -c .total >"$work/score-$nodes-$bits-$compute" || { cat "$work/err"; exit 1; }
     done
 done
@@ -39,5 +40,7 @@ END
 export tables
 limit 60 "$ringctl" local 1 exec sh "$work/ask" >"$work/out" 2>&1 && fail "training in bf16"
 holds "the refusal" "$work/out" 'training is computed in f32'
+limit 60 "$ringctl" local 1 score --model "$llama" --text "$long" --compute bf16 >"$work/out" 2>&1 && fail "a text in bf16"
+holds "the refusal" "$work/out" 'compute bf16 is for a data set'
 limit 60 "$ringctl" local 1 score --model "$llama" --text "$long" --compute bf32 >"$work/out" 2>&1 && fail "a form that there is not"
 holds "the refusal" "$work/out" 'must be f32, bf16 or int8, and is'

@@ -8,6 +8,7 @@ XDG_CACHE_HOME=$work/cache
 long="Once upon a time there was a little girl who had a red ball. She played with it in the garden all day, and the dog ran after it."
 export XDG_CACHE_HOME llama tables work ringctl long
 unset CACHE_DIRECTORY
+echo "{\"text\": \"$long\"}" >"$work/rows.jsonl"
 
 cat >"$work/run" <<'END'
 for bits in stored int8 int4; do
@@ -19,8 +20,8 @@ done
 for bits in int8 int4; do
     "$ringctl" --json score --model "$llama" --text "In the beginning God created" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/score-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
-    "$ringctl" --json score --model "$llama" --text "$long" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
-        "$ringctl" --json score --model "$llama" --text "$long" --weights $bits --compute int8 2>"$work/err" |
+    "$ringctl" --json score --model "$llama" --data "$work/rows.jsonl" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
+        "$ringctl" --json score --model "$llama" --data "$work/rows.jsonl" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/long-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
 done
 "$ringctl" train --model "$llama" --data "$tables" --adapter-out "$work/lora-$nodes" --weights int4 --iters 3 --seq-len 64 --rank 4 \

@@ -152,8 +152,22 @@ equal 'it is no model' "$(post 3 /v1/completions '{"model":"reynard","prompt":"x
 ask 2 left owl
 same_as 'the one that stays' left owl
 
-say 'a training puts its adapter in place, under a new name and again'
+say 'a training puts its adapter in place, under a new name and again: answers end with the one that they began with'
+long='{"model":"bird","prompt":"The","max_tokens":200,"temperature":1.1,"seed":5}'
+# asked FILE: the same question again and again, each answer a line, until there is $work/enough
+asked() {
+    while [ ! -e "$work/enough" ]; do
+        post 2 /v1/completions "$long" --retry 10 | jq -c '.choices[0].text' >>"$work/$1"
+    done
+}
+askers=
 for name in wren seal; do
+    if [ $name = seal ]; then
+        for i in 1 2 3 4 5 6; do
+            asked "asked$i" &
+            askers="$askers $!"
+        done
+    fi
     from=$(next_line "$(log_of 1)")
     yes "{\"text\":\"The little dog ran over the hill and the $name $name $name said $name, $name and $name again.\"}" | head -n 20 >"$work/bird.jsonl"
     on 1 --json train --model "$work/small" --data "$work/bird.jsonl" --adapter-out "$work/bird" --iters 12 --lr 2e-2 --serve-as bird@small \
@@ -163,11 +177,35 @@ for name in wren seal; do
     generated --adapter "$work/bird" >"$work/$name.said"
     ask 2 "bird.$name" bird
     same_as "$name" "bird.$name" "$name"
+    post 1 /v1/completions "$long" --retry 10 | jq -c '.choices[0].text' >"$work/$name.long"
 done
+touch "$work/enough"
+# shellcheck disable=SC2086 # numbers
+wait $askers
+sort -u "$work"/asked[1-6] >"$work/answers"
+sort -u "$work/wren.long" "$work/seal.long" >"$work/wanted"
+same 'answers while an adapter was replaced' "$work/wanted" "$work/answers"
+holds 'what they began with' "$(log_of 1)" "job $served: is served with another form of the adapter bird"
 cmp -s "$work/wren.said" "$work/seal.said" && fail 'both birds say the same'
-on 2 train --model "$work/small" --data "$work/bird.jsonl" --adapter-out "$work/other" --serve-as bird@small >"$work/said" 2>&1 &&
-    fail 'a node that serves nothing took a training for it'
-holds 'which node' "$work/said" 'this node is the head of no deployment of small'
+say 'a training of another node does, at each save: what was saved later changes nothing of what is served'
+from=$(next_line "$(log_of 1)")
+at=$(next_line "$(log_of 2)")
+on 2 --json train --model "$work/small" --data "$work/owl.jsonl" --adapter-out "$work/hen" --iters 60 --lr 1e-2 --save-every 20 --serve-as hen@small \
+    >"$work/trained" 2>&1 &
+training=$!
+await_line "$(log_of 2)" 'its adapter of step 20 goes to the deployment' 60 "$at"
+wait $training || fail "hen: $(cat "$work/trained")"
+await_line "$(log_of 2)" 'its adapter of step 60 goes to the deployment' 60 "$at"
+await_line "$(log_of 1)" "job $served: is served with (the|another form of the) adapter hen" 30 "$from"
+heard '"owl","fox2","bird","hen"'
+generated --adapter "$work/hen" >"$work/hen.said"
+rm -r "$work/hen"
+ask 3 hen hen
+same_as 'the last one that was saved' hen hen
+[ "$(find "$work/n1/results" -name '.served-*' | wc -l)" -le 3 ] || fail "folders that nobody reads: $(ls -a "$work/n1/results")"
+on 3 train --model "$work/small" --data "$work/bird.jsonl" --adapter-out "$work/other" --serve-as bird@large >"$work/said" 2>&1 &&
+    fail 'a deployment that there is not took a training'
+holds 'which' "$work/said" 'there is no deployment of large'
 
 kill $events
 wait $events 2>/dev/null
@@ -176,9 +214,11 @@ say 'it is there again after a restart'
 stop_node 1
 start_node 1
 await_line "$(log_of 1)" "job $served: begins again" 30
-equal 'the models' "$(models 1)" '[["small",""],["owl","small"],["fox2","small"],["bird","small"]]'
+equal 'the models' "$(models 1)" '[["small",""],["owl","small"],["fox2","small"],["bird","small"],["hen","small"]]'
 ask 1 later fox2
 same_as 'after a restart' later fox
+ask 2 later.hen hen
+same_as 'what came from another node, after a restart' later.hen hen
 RINGD_SOCKET=$(sock_of 3) limit 30 "$ringctl" serve stop small || fail 'stop'
 no_stages 1 2 3
 

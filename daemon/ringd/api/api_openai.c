@@ -53,7 +53,7 @@ static json_t *rows_elsewhere(struct api *api)
 static bool fits(const char *wanted, const struct job *job, const char **ret_adapter)
 {
     const json_t *adapters = job->asked.adapters;
-    const bool is_adapter = wanted && json_object_get(adapters, wanted);
+    const bool is_adapter = wanted && !job_adapter_is_former(wanted) && json_object_get(adapters, wanted);
     *ret_adapter = is_adapter ? wanted : NULL;
     return !wanted || is_adapter || !strcmp(wanted, job_served_name(&job->asked));
 }
@@ -124,7 +124,8 @@ static void add_job(struct api *api, const struct job *job, struct model_rows *t
     m.parent = m.name;
     json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder) {
         m.name = name;
-        add_model(to, &m);
+        if (!job_adapter_is_former(name))
+            add_model(to, &m);
     }
 }
 
@@ -211,10 +212,10 @@ static const struct served_route {
     const char *path; /* behind /v1/ or /v1/jobs/ID/ */
     bool is_anthropic;
     void (*answer)(const struct served *s, struct http_call *call, json_t *body);
-} routes[] = {{"chat/completions", false, complete_chat},   {"completions", false, complete_text},
-              {"embeddings", false, served_embed},          {"tokenize", false, served_tokenize},
-              {"detokenize", false, served_detokenize},     {"messages", true, complete_messages},
-              {"messages/count_tokens", true, served_count}};
+} routes[] = {{"chat/completions", false, complete_chat}, {"completions", false, complete_text},
+              {"embeddings", false, served_embed},        {"score", false, served_score},
+              {"tokenize", false, served_tokenize},       {"detokenize", false, served_detokenize},
+              {"messages", true, complete_messages},      {"messages/count_tokens", true, served_count}};
 
 /* Which route it is; ret_id: of the job that the path names, 0: none. */
 static const struct served_route *route_of(const char *path, uint64_t *ret_id)

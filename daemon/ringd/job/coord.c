@@ -95,7 +95,9 @@ static void end_timeline(struct coord *c, struct job *job)
 void coord_finish(struct coord *c, struct job *job, enum job_state state)
 {
     if (state == JOB_DONE && job->asked.serve_as)
-        coord_serve_result(c, job);
+        coord_offer(c, job, job->step);
+    if (job->type == JOB_SERVE)
+        coord_served_ends(c, job);
     recall_all(c->recall, job);
     dossier_send_end(c->dossiers, job->id);
     char *rescue = results_rescue(c->setup.state_dir, job->id);
@@ -192,11 +194,12 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan 
 {
     struct job_spec asked;
     char name[JOB_ADAPTER_NAME + 1];
+    struct coord_deployment to;
     int r = job_spec_read(&asked, type, spec, err);
     if (!r && asked.dry_run)
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
-    if (!r && asked.serve_as && !coord_deployment(c, &asked, name, err))
-        r = -EINVAL;
+    if (!r && asked.serve_as)
+        r = coord_find_deployment(c, &asked, &to, name, err);
     const size_t bytes = sizeof(struct job) + json_weight(spec);
     if (!r)
         r = coord_take_room(c, bytes, err);
@@ -414,12 +417,21 @@ static struct job_life *new_life(struct coord *c)
                                                  .plan = on_plan,
                                                  .idle = on_idle,
                                                  .takes_change = coord_takes_change,
+                                                 .drops_change = coord_drops_change,
                                                  .runs = coord_runs,
                                                  .over = on_over,
                                                  .owner = c});
 }
 
 /* --- opening, closing ------------------------------------------------------------------------- */
+
+static void on_published(void *owner, uint64_t job, const char *type)
+{
+    struct coord *c = owner;
+    if (c->setup.published)
+        c->setup.published(c->setup.owner, job, type);
+    coord_hear_of_adapters(c, job, type);
+}
 
 static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)
 {
@@ -439,8 +451,8 @@ struct coord *coord_new(const struct coord_setup *setup)
     c->log = (struct job_log){.events = setup->events,
                               .store = setup->store,
                               .dossiers = c->dossiers,
-                              .published = setup->published,
-                              .owner = setup->owner};
+                              .published = on_published,
+                              .owner = c};
     c->post = (struct job_post){setup->send, setup->owner};
     c->retry = timer_new(setup->base, coord_on_retry, c);
     c->settle = timer_new(setup->base, on_settle, c);
@@ -452,6 +464,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                                                     .owner = c});
     for (size_t i = 0; i < COORD_LIVES; i++)
         c->lives[i] = new_life(c);
+    coord_open_offers(c);
     coord_restore_all(c);
     return c;
 }
@@ -478,6 +491,7 @@ void coord_free(struct coord *c)
     for (size_t i = 0; i < COORD_LIVES; i++)
         job_life_free(c->lives[i]);
     coord_moved_free(c);
+    coord_close_offers(c);
     coord_close_deputies(c);
     lent_look_free(c->look);
     free(c);

@@ -34,6 +34,12 @@ struct origin;
 struct parts;
 struct store;
 
+/* A job that serves, and the node that is its head. */
+struct coord_deployment {
+    uint8_t node[16];
+    uint64_t job; /* its number there */
+};
+
 struct coord_setup { /* the pointers are borrowed */
     struct event_base *base;
     const struct opts *opts;              /* dead-after, which may change */
@@ -64,6 +70,13 @@ struct coord_setup { /* the pointers are borrowed */
     bool (*has_model)(void *owner, const char *model, const struct members_ring *ring, char *why,
                       size_t size);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
+    /* Deployments whose heads are other nodes, of that name or, where it is NULL, of that model:
+     * how many, and the first of them. May be NULL: none. */
+    size_t (*deployments)(void *owner, const char *name, const char *model, struct coord_deployment *ret);
+    /* Does a request of that job want this adapter? And those that want `name` want `former` from
+     * now on. May be NULL: nobody asks. */
+    bool (*is_wanted)(void *owner, uint64_t job, const char *name);
+    void (*replaced)(void *owner, uint64_t job, const char *name, const char *former);
     /* A job has an event of this type. */
     void (*published)(void *owner, uint64_t job, const char *type);
 };
@@ -114,6 +127,11 @@ int coord_turn(struct coord *c, uint64_t id, json_t *turn);
  * not have it, −E2BIG and −ENOBUFS as job_change_new: each with a sentence. */
 int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const char *path, struct loan *loan,
                          uint64_t *ret_number, struct err *err);
+
+/* Adapters of trainings, on their way to deployments here and elsewhere (offers/). */
+struct file_set *coord_offered_files(const struct coord *c, const uint8_t to[16], uint64_t number);
+void coord_take_offered(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body);
+void coord_take_offer_answer(struct coord *c, const uint8_t from[16], const json_t *body);
 
 /* Messages, whose fields have been checked. Is the sender the rank of the job that it names? */
 bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body);

@@ -14,9 +14,11 @@
 #include "daemon/ringd/job/job_send.h"
 #include "daemon/ringd/ledger.h"
 
+struct arrivals;
 struct coming;
 struct dossier_send;
 struct lent_look;
+struct offers;
 struct recall;
 
 /* This node has a stage of each. */
@@ -34,6 +36,8 @@ struct coord {
     struct ledger_queue tokens;          /* and of what is kept of their tokens */
     struct dossier_send *dossiers;       /* owned */
     struct recall *recall;               /* owned */
+    struct offers *offers;               /* owned: adapters that go to deployments, */
+    struct arrivals *arrivals;           /* owned: and those that come */
     struct timer *land_again;            /* owned: results that did not come are asked for again */
     struct coming *coming;  /* owned: the result of a job that was taken over; NULL: none is under way */
     struct timer *settle;   /* owned: the first queued job has waited long enough for a ring */
@@ -71,12 +75,19 @@ int coord_take_room(struct coord *c, size_t bytes, struct err *err);
 
 /* coord_serve.c: of job_life_setup. */
 void coord_takes_change(void *owner, struct job *job);
-/* The deployment that a job's adapter is for (--serve-as); NULL: there is none, and a sentence says
- * so. ret_name: of the adapter. */
-struct job *coord_deployment(const struct coord *c, const struct job_spec *asked,
-                             char ret_name[JOB_ADAPTER_NAME + 1], struct err *err);
-/* Of a job that has trained one: it goes there. */
-void coord_serve_result(struct coord *c, struct job *job);
+void coord_drops_change(void *owner, struct job *job);
+/* The deployment that a job's adapter is for (--serve-as), on whichever node. −EINVAL: there is
+ * none, or there are several, and a sentence says so. ret_name: of the adapter. */
+int coord_find_deployment(const struct coord *c, const struct job_spec *asked, struct coord_deployment *ret,
+                          char ret_name[JOB_ADAPTER_NAME + 1], struct err *err);
+/* Of a job that has trained one, up to that step: it goes there. */
+void coord_offer(struct coord *c, struct job *job, uint64_t step);
+/* That job has an event of this type: an adapter was saved, or a deployment may take one again. */
+void coord_hear_of_adapters(struct coord *c, uint64_t job, const char *type);
+/* A deployment ends, and reads no adapter any more. */
+void coord_served_ends(struct coord *c, const struct job *job);
+void coord_open_offers(struct coord *c);
+void coord_close_offers(struct coord *c);
 
 void coord_land_later(struct coord *c); /* if there are jobs whose results have to come home */
 void coord_moved_free(struct coord *c);

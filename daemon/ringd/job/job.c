@@ -325,7 +325,8 @@ static json_t *adapters_encode(const struct job *job)
     json_t *list = job->asked.adapters ? json_array() : NULL, *folder;
     const char *name;
     json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder)
-        json_array_append_new(list, json_string(name));
+        if (!job_adapter_is_former(name))
+            json_array_append_new(list, json_string(name));
     return list;
 }
 

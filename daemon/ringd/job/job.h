@@ -92,6 +92,7 @@ struct job {
     struct barred barred;
     struct interruption interruption; /* the latest; its count is 0: there was none */
     uint32_t attempt;                 /* how often it was begun before */
+    uint64_t offered_step;            /* whose adapter went to --serve-as last */
     uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */
     struct token_log *token_log; /* owned: to go on with; NULL: it generates nothing, or ends with a loss */
     uint64_t log_from; /* bytes of --log, at that save or before this job: so much is not looked at again */

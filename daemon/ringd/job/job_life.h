@@ -41,6 +41,7 @@ struct job_life_setup { /* the pointers are borrowed */
     void (*plan)(void *owner, const struct job *job, json_t *nodes);
     void (*idle)(void *owner); /* a conversation has been answered, and waits for what is said next */
     void (*takes_change)(void *owner, struct job *job); /* it has a plan with its change: job_take_change */
+    void (*drops_change)(void *owner, struct job *job); /* it can have none: its change is about to go */
     void (*runs)(void *owner, struct job *job);         /* all its ranks are connected */
     /* No job is here any more: it has ended, or is to be QUEUED for another try. Not saved yet. */
     void (*over)(void *owner, struct job *job, enum job_state how);

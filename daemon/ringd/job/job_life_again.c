@@ -79,11 +79,13 @@ void life_tell_change(struct job_life *l, const char *why)
     const char *name;
     json_object_foreach ((json_t *)(uintptr_t)(why ? job->asked.adapters : job->change->asked.adapters), name,
                          folder)
-        json_array_append_new(names, json_string(name));
+        if (!job_adapter_is_former(name))
+            json_array_append_new(names, json_string(name));
     json_t *event = json_pack("{s:I s:o s:s?}", "change", (json_int_t)job->change->number, "adapters", names,
                               "error", why);
     if (why) {
         job_log_note(l->setup.log, job, "is not served %s: %s", job->change->why, why);
+        l->setup.drops_change(l->setup.owner, job);
         job_drop_change(job);
         job->changes++; /* what the job goes on with is another thing again */
     } else {

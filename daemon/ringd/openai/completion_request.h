@@ -74,7 +74,8 @@ struct completion_request {
     /* API_COMPLETIONS */
     struct completion_prompt *prompts; /* owned [nprompts] */
     size_t nprompts;                   /* 1 for a conversation */
-    bool echo;                         /* the prompt stands before its answer */
+    bool echo;                         /* the prompt stands before its answer, */
+    bool has_no_answer;                /* which has no token: max_tokens is 0 */
     size_t n;                          /* answers for each prompt; choice = prompt * n + answer */
     struct sampling sampling;
     size_t max_tokens;            /* of an answer; 0: as many as the context holds */

@@ -59,11 +59,20 @@ void logprobs_text_add(json_t *logprobs, const struct reply_token *token, size_t
     json_t *top = json_object(), *text = text_of(&token->self);
     for (size_t i = 0; i < token->ntop; i++) {
         json_t *key = text_of(&token->top[i]);
-        json_object_set_new(top, json_string_value(key), number(token->top[i].logprob));
+        if (!json_object_get(top, json_string_value(key))) /* of tokens with one text the likelier counts */
+            json_object_set_new(top, json_string_value(key), number(token->top[i].logprob));
         json_decref(key);
     }
     json_array_append_new(json_object_get(logprobs, "tokens"), text);
     json_array_append_new(json_object_get(logprobs, "token_logprobs"), number(token->self.logprob));
     json_array_append_new(json_object_get(logprobs, "top_logprobs"), top);
     json_array_append_new(json_object_get(logprobs, "text_offset"), json_integer((json_int_t)offset));
+}
+
+void logprobs_text_add_first(json_t *logprobs, const struct reply_token *token)
+{
+    json_array_append_new(json_object_get(logprobs, "tokens"), text_of(&token->self));
+    json_array_append_new(json_object_get(logprobs, "token_logprobs"), json_null());
+    json_array_append_new(json_object_get(logprobs, "top_logprobs"), json_null());
+    json_array_append_new(json_object_get(logprobs, "text_offset"), json_integer(0));
 }

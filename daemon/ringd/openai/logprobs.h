@@ -29,5 +29,7 @@ json_t *logprobs_chat_token(const struct reply_token *token);
  * the text before it. */
 json_t *logprobs_text_new(void);
 void logprobs_text_add(json_t *logprobs, const struct reply_token *token, size_t offset);
+/* The first of a prompt, which follows nothing: null stands for how likely it was. */
+void logprobs_text_add_first(json_t *logprobs, const struct reply_token *token);
 
 #endif

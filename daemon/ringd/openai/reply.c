@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/openai/char_gate.h"
 
 static const struct reply_form *form_of(enum completion_api api)
 {
@@ -107,7 +108,8 @@ void reply_start(struct reply *r, struct out_text *out)
     const struct completion_request *q = r->setup.request;
     for (size_t i = 0; q->echo && i < r->nchoices; i++) {
         const struct completion_prompt *p = &q->prompts[i / q->n];
-        out_text_add(&r->choices[i].text, p->text, p->ntext);
+        if (p->text) /* that of tokens comes with them */
+            out_text_add(&r->choices[i].text, p->text, p->ntext);
     }
     if (q->stream)
         r->form->start(r, out);
@@ -138,11 +140,23 @@ static size_t logprobs_held(const struct reply_choice *c)
     return json_array_size(json_is_array(c->logprobs) ? c->logprobs : json_object_get(c->logprobs, "tokens"));
 }
 
+/* What of the prompt's text no token had: the answer stands behind all of it. */
+static void skip_echo(struct reply_choice *c)
+{
+    const struct completion_request *q = c->reply->setup.request;
+    const struct completion_prompt *p = q->echo ? &q->prompts[c->index / q->n] : NULL;
+    if (p && p->text) {
+        c->offset += characters(p->text + c->echoed, p->ntext - c->echoed);
+        c->echoed = p->ntext;
+    }
+}
+
 static void keep_logprob(struct reply_choice *c, const struct reply_token *token)
 {
     const struct completion_request *q = c->reply->setup.request;
     if (!q->logprobs || q->api == API_MESSAGES)
         return;
+    skip_echo(c);
     if (!c->logprobs)
         c->logprobs = q->api == API_CHAT ? json_array() : logprobs_text_new();
     if (q->api == API_CHAT)
@@ -151,6 +165,72 @@ static void keep_logprob(struct reply_choice *c, const struct reply_token *token
         logprobs_text_add(c->logprobs, token, c->offset);
     c->offset += characters(token->self.text, token->self.n);
     c->reply->held += q->stream ? 0 : HELD_OF_LIKELY * (1 + token->ntop);
+}
+
+enum { AROUND = 16 }; /* bytes, of a token that the tokenizer has put into the text */
+
+/* Where the text of a token stands in what is left of a prompt, within a few bytes; `n` of it. */
+static const char *find_in(const char *left, size_t n_left, const char *token, size_t n)
+{
+    return n ? memmem(left, n + AROUND < n_left ? n + AROUND : n_left, token, n) : NULL;
+}
+
+/* Of a prompt that came as a text: moves to the token's place in it. The tokenizer's own tokens are
+ * not in it, nor is the space that it may begin a text with: these stand before what follows. */
+static void move_to(struct reply_choice *c, const struct completion_prompt *p, const struct likely_text *t,
+                    size_t *ret_chars)
+{
+    const char *left = p->text + c->echoed;
+    const size_t n_left = p->ntext - c->echoed, space = t->n && t->text[0] == ' ';
+    size_t n = t->n;
+    const char *at = find_in(left, n_left, t->text, n);
+    if (!at && space)
+        at = find_in(left, n_left, t->text + 1, --n);
+    if (!at)
+        return;
+    c->offset += characters(left, (size_t)(at - left));
+    c->echoed = (size_t)(at - p->text) + n;
+    *ret_chars = characters(at, n);
+}
+
+static void echo_token(struct reply_choice *c, const struct completion_prompt *p,
+                       const struct reply_token *token, bool is_first)
+{
+    const struct completion_request *q = c->reply->setup.request;
+    json_t *text = text_lossy_json(token->self.text, token->self.n); /* who says it may be hostile */
+    const struct text_part part = {
+        .kind = TEXT_PART_TEXT, .text = json_string_value(text), .n = json_string_length(text)};
+    size_t chars = 0;
+    if (p->text)
+        move_to(c, p, &token->self, &chars);
+    else
+        chars = characters(part.text, part.n);
+    if (!c->logprobs)
+        c->logprobs = logprobs_text_new();
+    if (is_first)
+        logprobs_text_add_first(c->logprobs, token);
+    else
+        logprobs_text_add(c->logprobs, token, c->offset);
+    c->offset += chars;
+    if (!p->text && part.n)
+        take_part(c, &part);
+    json_decref(text);
+    if (q->stream && logprobs_held(c) >= LOGPROBS_HELD)
+        c->reply->form->logprobs(c);
+    c->reply->held += q->stream ? 0 : HELD_OF_LIKELY * (1 + token->ntop);
+}
+
+bool reply_prompt_token(struct reply *r, size_t prompt, const struct reply_token *token, bool is_first,
+                        struct out_text *out)
+{
+    const struct completion_request *q = r->setup.request;
+    for (size_t i = prompt * q->n; i < (prompt + 1) * q->n; i++) {
+        struct reply_choice *c = &r->choices[i];
+        c->out = out;
+        echo_token(c, &q->prompts[prompt], token, is_first);
+        c->out = NULL;
+    }
+    return r->held < REPLY_HELD_MAX;
 }
 
 bool reply_token(struct reply *r, size_t choice, const struct reply_token *token, struct out_text *out)

@@ -53,6 +53,11 @@ void reply_free(struct reply *reply);
 void reply_prompt(struct reply *reply, size_t tokens, size_t cached);
 /* What a client sees before the first token. */
 void reply_start(struct reply *reply, struct out_text *out);
+/* With "echo" and "logprobs": a token of that prompt, in their order, before all tokens of its
+ * answers. is_first: it follows nothing, and nothing is said of how likely it was. False: the
+ * answer would be larger than REPLY_HELD_MAX. */
+bool reply_prompt_token(struct reply *reply, size_t prompt, const struct reply_token *token, bool is_first,
+                        struct out_text *out);
 /* A token of a choice, without the one that ends a turn. Its text has special tokens, because
  * formats of calls are written with them. False: the choice has ended, by a stop string, its last
  * call, or REPLY_HELD_MAX; no more tokens are wanted. */

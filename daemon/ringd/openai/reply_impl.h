@@ -21,6 +21,7 @@ struct reply_choice {
     struct out_text arguments; /* of the last call */
     json_t *logprobs;          /* owned: of a stream those that no chunk had yet; NULL: none */
     size_t offset;             /* of the next token: characters of the text */
+    size_t echoed;             /* bytes of the prompt's text before the next token of the prompt */
     /* of Anthropic's stream */
     size_t block;
     int block_kind; /* enum text_part_kind of the open block, −1: none is open */

@@ -20,7 +20,7 @@ static const struct request_lack common_lacks[] = {
     {"bad_words", "[]", NULL},
     {"allowed_token_ids", "[]", NULL},
     {"logits_processors", "[]", NULL},
-    {"prompt_logprobs", NULL, "score the text with ringctl score"},
+    {"prompt_logprobs", NULL, "ask /v1/completions with \"echo\" and \"logprobs\""},
     {"truncate_prompt_tokens", NULL, NULL},
     {"typical_p", "1", NULL},
     {"typ_p", "1", NULL},
@@ -80,12 +80,16 @@ static const struct field text_fields[] = {
     {.name = NULL},
 };
 
-/* −1 is as many as there is room for, as in llama-server. */
+/* −1 is as many as there is room for, as in llama-server. Of a text alone 0 is none, as OpenAI has
+ * it for a prompt that is only scored. */
 static int read_max_tokens(struct completion_request *r, const char *name, struct refusal *refusal)
 {
     const json_t *given = request_member(r->json, name);
     const struct field fields[] = {WHOLE(name, max_tokens, 1, REQUEST_TOKENS_MAX, 0), {.name = NULL}};
     if (json_is_integer(given) && json_integer_value(given) == -1)
+        return 0;
+    r->has_no_answer = r->api == API_COMPLETIONS && json_is_integer(given) && !json_integer_value(given);
+    if (r->has_no_answer)
         return 0;
     return given ? request_read_fields(r, fields, r->json, refusal) : 0;
 }
@@ -174,16 +178,13 @@ static int read_text_prompts(struct completion_request *r, struct refusal *refus
 /* What is scored or shown before the answer begins. */
 static int check_echo(const struct completion_request *r, struct refusal *refusal)
 {
-    if (!r->echo)
-        return 0;
-    if (r->logprobs)
-        return refusal_set(
-            refusal, REFUSAL_UNSUPPORTED, "echo",
-            "\"echo\" with \"logprobs\" is not supported here: score the text with ringctl score");
-    for (size_t i = 0; i < r->nprompts; i++)
+    if (r->has_no_answer && !r->echo)
+        return refusal_set(refusal, REFUSAL_INVALID, "max_tokens",
+                           "\"max_tokens\": 0 asks for nothing without \"echo\": true");
+    for (size_t i = 0; i < r->nprompts && r->echo && !r->logprobs; i++)
         if (!r->prompts[i].text)
             return refusal_set(refusal, REFUSAL_UNSUPPORTED, "echo",
-                               "\"echo\" is supported for prompts that are texts, not for tokens");
+                               "\"echo\" of a prompt of tokens needs \"logprobs\", which reads their texts");
     return 0;
 }
 

@@ -163,6 +163,24 @@ static void end_choice(struct completion *c, size_t choice, enum reply_ending en
         finish(c);
 }
 
+static void on_prompt(void *owner, const struct ask_prompt_token *token)
+{
+    const struct prompt_ask *a = owner;
+    struct completion *c = a->of;
+    struct refusal refusal;
+    const bool fits = reply_prompt_token(c->reply, a->at, token->token, token->is_first, &c->out);
+    flush(c);
+    if (!fits) {
+        refusal_set(
+            &refusal, REFUSAL_TOO_LARGE, "logprobs",
+            "the log-probabilities take more than %d MiB: send fewer prompts at once, or shorter ones",
+            REPLY_HELD_MAX >> 20);
+        on_failed(owner, &refusal);
+    } else if (c->feed && http_feed_waiting(c->feed) > STREAM_MOST) {
+        completion_free(c);
+    }
+}
+
 static bool on_token(void *owner, size_t choice, const struct reply_token *token)
 {
     const struct prompt_ask *a = owner;
@@ -192,13 +210,18 @@ static json_t *choice_fields(const struct completion_request *q, size_t prompt)
 {
     const struct sampling *s = &q->sampling;
     const uint64_t seed = (s->has_seed ? s->seed : drawn() % SEED_MOST) + prompt * q->n;
-    json_t *json = json_pack(
-        "{s:s s:I s:I s:f s:f s:f s:I s:f s:f s:f s:I s:I s:b s:I}", "kind", "text", "n", (json_int_t)q->n,
-        "max_tokens", (json_int_t)q->max_tokens, "temperature", s->temperature, "top_p", s->top_p, "min_p",
-        s->min_p, "top_k", (json_int_t)s->top_k, "repetition_penalty", s->repetition_penalty,
-        "presence_penalty", s->presence_penalty, "frequency_penalty", s->frequency_penalty, "repeat_last_n",
-        (json_int_t)s->repeat_last_n, "seed", (json_int_t)(seed % SEED_MOST), "logprobs", (int)q->logprobs,
-        "top_logprobs", (json_int_t)q->top_logprobs);
+    json_t *json =
+        json_pack("{s:s s:I s:I s:f s:f s:f s:I s:f s:f s:f s:I s:I s:b s:I}", "kind", "text", "n",
+                  (json_int_t)q->n, "max_tokens", (json_int_t)(q->has_no_answer ? 0 : q->max_tokens),
+                  "temperature", s->temperature, "top_p", s->top_p, "min_p", s->min_p, "top_k",
+                  (json_int_t)s->top_k, "repetition_penalty", s->repetition_penalty, "presence_penalty",
+                  s->presence_penalty, "frequency_penalty", s->frequency_penalty, "repeat_last_n",
+                  (json_int_t)s->repeat_last_n, "seed", (json_int_t)(seed % SEED_MOST), "logprobs",
+                  (int)q->logprobs, "top_logprobs", (json_int_t)q->top_logprobs);
+    if (q->echo && q->logprobs)
+        json_object_set_new(json, "prompt_logprobs", json_true());
+    if (q->has_no_answer)
+        json_object_set_new(json, "answer", json_false());
     json_t *biases = s->nbiases ? json_object() : NULL;
     for (size_t i = 0; i < s->nbiases; i++) {
         char id[16];
@@ -237,7 +260,7 @@ void served_complete(const struct served *served, struct http_call *call, enum c
                      json_t *body)
 {
     static const struct ask_ops ops = {
-        .begun = on_begun, .token = on_token, .ended = on_ended, .failed = on_failed};
+        .begun = on_begun, .prompt = on_prompt, .token = on_token, .ended = on_ended, .failed = on_failed};
     struct refusal refusal;
     struct completion *c = xcalloc(1, sizeof *c);
     if (completion_request_read(&c->request, api, body, &refusal)) {

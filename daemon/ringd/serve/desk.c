@@ -10,6 +10,7 @@
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/serve/desk_read.h"
 #include "daemon/ringd/serve/visit_lines.h"
 #include "daemon/ringd/timer.h"
 #include "net/clock.h"
@@ -18,9 +19,7 @@ enum {
     PATIENCE_MS = 600000,
     MOST_BYTES = 64 << 20, /* of requests and of tokens that their answers have so far */
     ASKS_MAX = 4096,       /* two requests with the most inputs of embeddings; each event looks for its own */
-    TOP_MAX = 20,
-    BYTES_MAX = 256, /* of a token's text that is no UTF-8 */
-    LOSSES_MAX = 3,  /* of stages that worked on a request and said no token of it */
+    LOSSES_MAX = 3,        /* of stages that worked on a request and said no token of it */
 };
 
 static const double seconds_ends[DESK_BUCKETS] = DESK_SECONDS, tokens_ends[DESK_BUCKETS] = DESK_TOKENS;
@@ -43,6 +42,7 @@ struct model_ask {
     struct timer *patience; /* owned */
     bool is_begun, is_over; /* is_over: nothing more comes */
     bool is_said;           /* a stage knows of it */
+    size_t nprompt;         /* tokens of the prompt whose log-probabilities came */
     unsigned losses;        /* stages that have ended since its last token */
     uint64_t serving;       /* the last time that a stage took requests and this one was looked at */
     size_t bytes;           /* in the ledger */
@@ -220,6 +220,29 @@ int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *reque
     return 0;
 }
 
+static bool wants(const struct model_ask *a, uint64_t job, const char *adapter)
+{
+    const char *name = json_string_value(json_object_get(a->request, "adapter"));
+    return a->job == job && !a->is_over && name && !strcmp(name, adapter);
+}
+
+bool desk_wants(const struct desk *d, uint64_t job, const char *adapter)
+{
+    const struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (wants(a, job, adapter))
+            return true;
+    return false;
+}
+
+void desk_rename(struct desk *d, uint64_t job, const char *adapter, const char *former)
+{
+    const struct model_ask *a;
+    LIST_FOREACH (a, &d->asks, next)
+        if (wants(a, job, adapter))
+            json_object_set_new(a->request, "adapter", json_string(former));
+}
+
 /* --- what a stage says ------------------------------------------------------------------------ */
 
 static struct model_ask *find(struct desk *d, uint64_t job, const json_t *event)
@@ -350,25 +373,6 @@ static void hear_begun(struct desk *d, uint64_t job, const json_t *event)
         a->ops->begun(a->owner, &begun);
 }
 
-/* A token's bytes: a text, or numbers where they are none. */
-static bool read_likely(struct likely_text *ret, char room[BYTES_MAX], const json_t *token)
-{
-    const json_t *text = json_object_get(token, "text"), *bytes = json_object_get(token, "bytes");
-    const size_t n = json_array_size(bytes);
-    *ret = (struct likely_text){.text = json_string_value(text),
-                                .n = json_string_length(text),
-                                .logprob = json_number_value(json_object_get(token, "logprob"))};
-    if (ret->text)
-        return true;
-    if (!json_is_array(bytes) || n > BYTES_MAX)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        room[i] = (char)json_integer_value(json_array_get(bytes, i));
-    ret->text = room;
-    ret->n = n;
-    return true;
-}
-
 /* Kept, so that the answer can go on after a loss. */
 static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *token)
 {
@@ -383,14 +387,12 @@ static bool keep_id(struct model_ask *a, struct ask_choice *c, const json_t *tok
 
 static void hear_token(struct desk *d, uint64_t job, const json_t *token)
 {
-    char rooms[TOP_MAX + 1][BYTES_MAX];
-    struct likely_text likely[TOP_MAX + 1];
-    const json_t *top = json_object_get(token, "top");
+    struct desk_read read;
     struct refusal refusal;
-    size_t at, n = 0;
+    size_t at;
     struct model_ask *a = find(d, job, token);
     struct ask_choice *c = choice_of(a, token, &at);
-    if (!c || !a->is_begun || !read_likely(&likely[0], rooms[0], token) ||
+    if (!c || !a->is_begun || !desk_read_token(&read, token) ||
         desk_size_of(token, "n") != json_array_size(c->ids) + 1)
         return; /* of an attempt that is over, or nonsense */
     wait_on(a);
@@ -401,11 +403,7 @@ static void hear_token(struct desk *d, uint64_t job, const json_t *token)
         fail(a, &refusal);
         return;
     }
-    while (n < TOP_MAX && n < json_array_size(top) &&
-           read_likely(&likely[n + 1], rooms[n + 1], json_array_get(top, n)))
-        n++;
-    const struct reply_token read = {.self = likely[0], .top = likely + 1, .ntop = n};
-    if (a->ops->token(a->owner, at, &read))
+    if (a->ops->token(a->owner, at, &read.token))
         return;
     c = choice_of(a = find(d, job, token), token, &at);
     if (!c)
@@ -429,6 +427,26 @@ static void hear_tokens(struct desk *d, uint64_t job, const json_t *event)
         histogram_add(&stats->batch, tokens_ends, (double)n);
     json_array_foreach (json_object_get(event, "tokens"), i, token)
         hear_token(d, job, token);
+}
+
+/* What a stage says again after a loss is passed over. */
+static void hear_prompt(struct desk *d, uint64_t job, const json_t *event)
+{
+    const size_t first = desk_size_of(event, "at");
+    struct desk_read read;
+    size_t i;
+    json_t *token;
+    json_array_foreach (json_object_get(event, "tokens"), i, token) {
+        struct model_ask *a = find(d, job, event);
+        if (!a || !a->is_begun || !a->ops->prompt || first + i > a->nprompt)
+            return;
+        wait_on(a);
+        if (first + i < a->nprompt || !desk_read_token(&read, token))
+            continue;
+        const bool is_first = !a->nprompt++;
+        a->losses = 0;
+        a->ops->prompt(a->owner, &(struct ask_prompt_token){&read.token, is_first, token});
+    }
 }
 
 static void hear_refused(struct desk *d, uint64_t job, const json_t *event)
@@ -488,6 +506,7 @@ static const struct {
              {"serving", hear_serving, true},
              {"load", hear_load, true},
              {"ask-begun", hear_begun, false},
+             {"prompt-tokens", hear_prompt, false},
              {"tokens", hear_tokens, false},
              {"ended", hear_ended, false},
              {"refused", hear_refused, false},

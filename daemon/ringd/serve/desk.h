@@ -57,9 +57,18 @@ struct ask_begun {
     size_t ntail;
 };
 
+/* A token of the prompt, of a request that wants their log-probabilities. */
+struct ask_prompt_token {
+    const struct reply_token *token; /* borrowed, as all of it */
+    bool is_first;                   /* nothing stands before it: it has no log-probability */
+    const json_t *said;              /* {"id", "alone", "logprob", "top"}; alone: its text by itself */
+};
+
 /* What comes of a request. Each of them may drop it. NULL: such a word is not for this one. */
 struct ask_ops {
     void (*begun)(void *owner, const struct ask_begun *begun); /* once, before all tokens */
+    /* In their order, before all tokens of answers. */
+    void (*prompt)(void *owner, const struct ask_prompt_token *token);
     /* False: no more tokens of this choice are wanted, and its `ended` is not called. */
     bool (*token)(void *owner, size_t choice, const struct reply_token *token);
     void (*ended)(void *owner, size_t choice, bool is_cut); /* is_cut: at max_tokens, or the context */
@@ -73,6 +82,10 @@ struct ask_ops {
  * refusal: there is no room. The request lives until ask_drop. */
 int desk_ask(struct desk *d, struct model_ask **ret, uint64_t job, json_t *request, size_t choices,
              const struct ask_ops *ops, void *owner, struct refusal *refusal);
+/* Is there one of that job that wants this adapter? */
+bool desk_wants(const struct desk *d, uint64_t job, const char *adapter);
+/* Those that want `adapter` want `former` when they are asked again: what it was so far. */
+void desk_rename(struct desk *d, uint64_t job, const char *adapter, const char *former);
 /* NULL is accepted. What has not ended is cancelled. */
 void ask_drop(struct model_ask *a);
 

@@ -30,6 +30,8 @@ void served_complete(const struct served *served, struct http_call *call, enum c
                      json_t *body);
 /* /v1/embeddings. */
 void served_embed(const struct served *served, struct http_call *call, json_t *body);
+/* /v1/score. */
+void served_score(const struct served *served, struct http_call *call, json_t *body);
 /* /v1/tokenize, /v1/detokenize, /v1/messages/count_tokens. */
 void served_tokenize(const struct served *served, struct http_call *call, json_t *body);
 void served_detokenize(const struct served *served, struct http_call *call, json_t *body);

@@ -14,9 +14,9 @@ enum { TIMED_TOKENS = 512, PIECE = 0, TOKEN = 1, KINDS = 2 };
 
 struct decode_forecast {
     struct head *h;
-    struct cost_table *timed;    /* owned */
-    size_t kinds;                /* that are timed of each unit: of a scoring only a piece, which is a row */
-    double tokens, pieces, rows; /* of a piece or row; of the prompt; of a scoring */
+    struct cost_table *timed; /* owned */
+    size_t kinds; /* that are timed of each unit: of a scoring only a piece, of a text or a row of data */
+    double tokens, pieces, rows;        /* of a piece or row; of the prompt; of a scoring */
     double cost[KINDS][JOB_MAX_STAGES]; /* seconds */
     double mapping[JOB_MAX_STAGES];     /* of a generation: what the first piece takes longer than others */
     double hop[KINDS][JOB_MAX_STAGES];  /* from a stage to the next, of the last to the first */
@@ -28,9 +28,11 @@ static void sizes(struct decode_forecast *o)
 {
     const struct head *h = o->h;
     const double tokens = (double)h->nids;
-    o->kinds = h->plan.kv ? KINDS : 1;
+    o->kinds = h->plan.type == JOB_GENERATE ? KINDS : 1;
     o->rows = h->train.data ? (double)data_rows(h->train.data) : 1;
-    o->pieces = h->plan.kv ? (double)h->plan.microbatches : 1;
+    o->pieces = h->plan.kv_blocks ? ceil(tokens / (double)h->plan.tokens)
+                : h->plan.kv      ? (double)h->plan.microbatches
+                                  : 1;
     o->tokens = h->train.data ? (double)data_counts(h->train.data).tokens / o->rows : tokens / o->pieces;
     o->tokens = fmax(o->tokens, 1);
 }
@@ -141,16 +143,17 @@ static json_t *tell(const struct decode_forecast *o, struct err *err)
     for (size_t r = 0; r < h->plan.ranks; r++)
         json_array_append_new(timed, json_boolean(o->timed->node[r].any));
     json_t *all = json_pack("{s:o s:o s:o}", "costs", costs, "timed", timed, "kv", caches(h, err)), *more;
-    if (h->plan.kv) {
+    if (h->plan.type == JOB_GENERATE) {
         const double token = through(o, TOKEN, 1);
         more =
             json_pack("{s:I s:f s:f s:f}", "prompt_tokens", (json_int_t)h->nids, "prompt_seconds",
                       through(o, PIECE, o->pieces), "token_seconds", token, "tokens_per_second", 1 / token);
     } else {
-        const double group = fmin((double)h->plan.microbatches, o->rows),
-                     seconds = through(o, PIECE, group) * ceil(o->rows / group);
-        more = json_pack("{s:I s:f s:f s:f}", "rows", (json_int_t)o->rows, "row_tokens", o->tokens, "seconds",
-                         seconds, "tokens_per_second", o->rows * o->tokens / seconds);
+        const double group = h->plan.kv ? o->pieces : fmin((double)h->plan.microbatches, o->rows),
+                     seconds = through(o, PIECE, group) * ceil(o->rows / group),
+                     tokens = o->tokens * o->pieces;
+        more = json_pack("{s:I s:f s:f s:f}", "rows", (json_int_t)o->rows, "row_tokens", tokens, "seconds",
+                         seconds, "tokens_per_second", o->rows * tokens / seconds);
     }
     json_object_update(all, more);
     json_decref(more);

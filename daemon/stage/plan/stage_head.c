@@ -359,6 +359,15 @@ static int plan_generate(struct head *h, struct err *err)
     return so_far_fits(&h->so_far, p->positions, h->spec.max_tokens, err);
 }
 
+/* A text is scored as what serves scores it, in pieces of the same rows: to the same bits. */
+static void plan_text_rows(struct job_plan *p)
+{
+    p->kv = true;
+    p->kv_type = DTYPE_F32;
+    p->kv_blocks = (p->positions + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
+    p->tokens = p->positions < CHUNK ? p->positions : CHUNK;
+}
+
 static int plan_score(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -382,6 +391,8 @@ static int plan_score(struct head *h, struct err *err)
     head_say_positions(h, p->positions, h->train.data ? "rows are" : "the text is");
     p->microbatches = h->train.data ? 8 : 1;
     p->seqs = 1;
+    if (!h->train.data)
+        plan_text_rows(p);
     return 0;
 }
 

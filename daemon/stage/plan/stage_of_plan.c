@@ -16,6 +16,15 @@ int job_plan_check_model(const struct job_plan *plan, const struct config *confi
     return r;
 }
 
+/* A prompt that is scored wants logits of all its rows: one by one each would read all weights of
+ * the head. */
+size_t job_plan_logit_rows(const struct job_plan *p)
+{
+    enum { SCORED = 32 };
+    const size_t scored = p->tokens < SCORED ? p->tokens : SCORED;
+    return !p->kv_blocks ? 0 : p->seqs < scored ? scored : p->seqs;
+}
+
 struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
 {
     return (struct stage_spec){
@@ -42,7 +51,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .kv = p->kv,
         .kv_blocks = p->kv_blocks,
         .kv_type = p->kv_type,
-        .logit_rows = p->kv_blocks ? p->seqs : 0,
+        .logit_rows = job_plan_logit_rows(p),
         .sample = p->sample,
     };
 }

@@ -15,5 +15,7 @@
 int job_plan_check_model(const struct job_plan *plan, const struct config *config, struct err *err);
 /* What is opened for a stage, by the rank it lies on. */
 struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
+/* Of a plan with blocks: rows whose logits are made at once, at least plan->seqs. Else 0. */
+size_t job_plan_logit_rows(const struct job_plan *plan);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* As they lie in a message: little-endian, as all data messages (message.h). */
 struct wire_head {
-    uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust, nmasks;
+    uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust, nmasks, nscores;
 };
 struct wire_piece {
     uint32_t at, n, adapter, nblocks;
@@ -34,7 +34,7 @@ static size_t mask_bytes(size_t vocab)
 
 size_t rows_batch_most(const struct job_plan *p)
 {
-    return sizeof(struct wire_head) +
+    return sizeof(struct wire_head) + p->tokens * sizeof(struct rows_score) +
            p->seqs * (sizeof(struct wire_piece) + blocks_of(p->positions) * sizeof(uint32_t) +
                       sizeof(struct wire_choice) + GO_ADJUST_MAX * sizeof(struct sample_adjust) +
                       mask_bytes(p->vocab));
@@ -45,6 +45,8 @@ size_t rows_answer_size(const struct rows_batch *b, size_t dim)
     size_t size = b->nhidden * dim * sizeof(float);
     for (size_t i = 0; i < b->nchoices; i++)
         size += sizeof(struct rows_token) + b->choices[i].top * sizeof(struct likely);
+    for (size_t i = 0; i < b->nscores; i++)
+        size += sizeof(struct rows_token) + b->scores[i].top * sizeof(struct likely);
     return size;
 }
 
@@ -63,6 +65,7 @@ static struct wire_head head_of(const struct rows_batch *b)
                              .npieces = (uint32_t)b->npieces,
                              .nrows = (uint32_t)b->nrows,
                              .nchoices = (uint32_t)b->nchoices,
+                             .nscores = (uint32_t)b->nscores,
                              .first_hidden = b->first_hidden,
                              .nhidden = b->nhidden};
     for (size_t i = 0; i < b->npieces; i++)
@@ -78,6 +81,7 @@ static uint64_t size_of_head(const struct wire_head *h, size_t vocab)
 {
     return sizeof *h + (uint64_t)h->npieces * sizeof(struct wire_piece) +
            (uint64_t)h->nchoices * sizeof(struct wire_choice) +
+           (uint64_t)h->nscores * sizeof(struct rows_score) +
            (uint64_t)h->nadjust * sizeof(struct sample_adjust) + (uint64_t)h->nblocks * sizeof(uint32_t) +
            (uint64_t)h->nmasks * mask_bytes(vocab);
 }
@@ -112,6 +116,7 @@ void rows_batch_encode(uint8_t *out, const struct rows_batch *b, size_t vocab)
         const struct wire_piece w = {(uint32_t)s->at, (uint32_t)s->n, s->adapter, (uint32_t)s->nblocks};
         at = put(at, &w, sizeof w);
     }
+    at = put(at, b->scores, b->nscores * sizeof *b->scores);
     for (size_t i = 0; i < b->nchoices; i++)
         at = put(at, b->choices[i].how.adjust, b->choices[i].how.nadjust * sizeof(struct sample_adjust));
     for (size_t i = 0; i < b->npieces; i++)
@@ -146,6 +151,8 @@ static int check_head(const struct wire_head *h, size_t n, const struct job_plan
         return refuse(err, from, "the number of its rows", h->nrows);
     if (h->nchoices > p->seqs || h->nchoices > h->nrows)
         return refuse(err, from, "the number of tokens to choose", h->nchoices);
+    if (h->nscores > h->nrows)
+        return refuse(err, from, "the number of tokens that are scored", h->nscores);
     if (h->nhidden > h->nrows || h->first_hidden > h->nrows - h->nhidden)
         return refuse(err, from, "the number of rows whose values are wanted", h->nhidden);
     return 0;
@@ -182,6 +189,20 @@ static int check_choice(const struct wire_choice *w, size_t nrows, const struct 
     return 0;
 }
 
+static int check_scores(const struct rows_score *s, size_t n, size_t nrows, const struct job_plan *p,
+                        uint32_t from, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].row >= nrows || (i && s[i].row <= s[i - 1].row))
+            return refuse(err, from, "the row of a token that is scored", s[i].row);
+        if (s[i].token >= p->vocab)
+            return refuse(err, from, "a token that is scored", s[i].token);
+        if (s[i].top > GO_TOP_MAX || s[i].top > p->vocab)
+            return refuse(err, from, "the number of likeliest tokens", s[i].top);
+    }
+    return 0;
+}
+
 static int check_adjusts(const struct sample_adjust *a, size_t n, const struct job_plan *p, uint32_t from,
                          struct err *err)
 {
@@ -213,6 +234,7 @@ struct rows_room {
     struct rows_choice *choices;
     uint64_t *masks;
     struct sample_adjust *adjust;
+    struct rows_score *scores;
     uint32_t *blocks;
 };
 
@@ -220,15 +242,16 @@ static void *make_room(struct rows_room *ret, const struct wire_head *h, size_t 
 {
     const size_t pieces = h->npieces * sizeof *ret->pieces, choices = h->nchoices * sizeof *ret->choices,
                  masks = h->nmasks * mask_bytes(vocab), adjust = h->nadjust * sizeof *ret->adjust,
-                 blocks = h->nblocks * sizeof *ret->blocks;
-    uint8_t *room = malloc(pieces + choices + masks + adjust + blocks + 1), *at = room;
+                 scores = h->nscores * sizeof *ret->scores, blocks = h->nblocks * sizeof *ret->blocks;
+    uint8_t *room = malloc(pieces + choices + masks + adjust + scores + blocks + 1), *at = room;
     if (!room)
         return NULL;
     ret->pieces = (struct stage_piece *)(void *)at;
     ret->choices = (struct rows_choice *)(void *)(at += pieces);
     ret->masks = (uint64_t *)(void *)(at += choices);
     ret->adjust = (struct sample_adjust *)(void *)(at += masks);
-    ret->blocks = (uint32_t *)(void *)(at + adjust);
+    ret->scores = (struct rows_score *)(void *)(at += adjust);
+    ret->blocks = (uint32_t *)(void *)(at + scores);
     return room;
 }
 
@@ -305,6 +328,7 @@ int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const
                            .npieces = h.npieces,
                            .nrows = h.nrows,
                            .nchoices = h.nchoices,
+                           .nscores = h.nscores,
                            .first_hidden = h.first_hidden,
                            .nhidden = h.nhidden,
                            .room = make_room(&room, &h, p->vocab)};
@@ -312,16 +336,21 @@ int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const
         return err_set(err, -ENOMEM, "out of memory for a microbatch");
     b.pieces = room.pieces;
     b.choices = room.choices;
+    b.scores = room.scores;
     const uint8_t *choices = in + sizeof h, *pieces = choices + h.nchoices * sizeof(struct wire_choice),
-                  *adjust = pieces + h.npieces * sizeof(struct wire_piece),
+                  *scores = pieces + h.npieces * sizeof(struct wire_piece),
+                  *adjust = scores + h.nscores * sizeof *room.scores,
                   *blocks = adjust + h.nadjust * sizeof *room.adjust,
                   *masks = blocks + h.nblocks * sizeof *room.blocks;
+    memcpy(room.scores, scores, h.nscores * sizeof *room.scores);
     memcpy(room.adjust, adjust, h.nadjust * sizeof *room.adjust);
     memcpy(room.masks, masks, h.nmasks * mask_bytes(p->vocab));
     memcpy(room.blocks, blocks, h.nblocks * sizeof *room.blocks);
     r = read_choices(&b, &h, &room, choices, p, from, err);
     if (!r)
         r = read_pieces(&b, &h, &room, pieces, p, from, err);
+    if (!r)
+        r = check_scores(room.scores, h.nscores, h.nrows, p, from, err);
     if (!r)
         r = check_adjusts(room.adjust, h.nadjust, p, from, err);
     if (!r)

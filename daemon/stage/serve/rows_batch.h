@@ -22,12 +22,19 @@ struct rows_choice {
     struct sample_params how; /* its bits of tokens that are allowed: [sample_words(vocab)] */
 };
 
+/* How likely this token is behind a row, which is one of a text's that is there already. */
+struct rows_score {
+    uint32_t row, token, top; /* top: of so many likeliest tokens as well */
+};
+
 struct rows_batch {
     bool is_end; /* no more follow; there is nothing else in it */
     struct stage_piece *pieces;
     size_t npieces, nrows;
     struct rows_choice *choices;
     size_t nchoices;
+    struct rows_score *scores; /* by their rows, at most one of each */
+    size_t nscores;
     uint32_t first_hidden, nhidden; /* rows whose hidden values are wanted */
     void *room;                     /* owned: of a decoded one, all arrays */
 };
@@ -43,8 +50,8 @@ int rows_batch_decode(struct rows_batch *ret, const uint8_t *in, size_t n, const
                       uint32_t from, struct err *err);
 void rows_batch_done(struct rows_batch *batch);
 
-/* What the last rank answers: for each choice a token, its log-probability and the likeliest; then
- * the hidden values [nhidden, dim]. */
+/* What the last rank answers: for each choice a token, its log-probability and the likeliest; for
+ * each score the same, of the token that was given; then the hidden values [nhidden, dim]. */
 struct rows_token {
     uint32_t token;
     float logprob;

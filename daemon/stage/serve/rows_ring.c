@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/stage_of_plan.h"
 #include "engine/layer/layer.h"
 #include "net/clock.h"
 
@@ -78,7 +79,7 @@ static int send_batch(struct rows_ring *r, uint32_t mb, const struct rows_batch 
 
 /* --- computing -------------------------------------------------------------------------------- */
 
-static int choose(struct rows_ring *r, const struct rows_batch *b, uint8_t *out, struct err *err)
+static int choose(struct rows_ring *r, const struct rows_batch *b, uint8_t **out, struct err *err)
 {
     uint32_t rows[JOB_SERVED_MAX];
     const float *logits = NULL;
@@ -88,15 +89,40 @@ static int choose(struct rows_ring *r, const struct rows_batch *b, uint8_t *out,
     int e = b->nchoices ? stage_rows_logits(r->stage, rows, b->nchoices, &logits, err) : 0;
     for (size_t i = 0; i < b->nchoices && !e; i++) {
         const struct rows_choice *c = &b->choices[i];
-        struct rows_token *to = (struct rows_token *)(void *)out;
+        struct rows_token *to = (struct rows_token *)(void *)*out;
         struct likely *likely = (struct likely *)(to + 1);
         to->token = sample_token(logits + i * vocab, vocab, &c->how, c->index, r->scratch);
         to->logprob = c->wants_logprob || c->top
                           ? stage_rows_logprob(r->stage, i, to->token, c->top ? likely : NULL, c->top)
                           : 0;
-        out = (uint8_t *)(likely + c->top);
+        *out = (uint8_t *)(likely + c->top);
     }
     return e;
+}
+
+/* As many rows at once as there is room for logits: a row's bits do not depend on the others. */
+static int score(struct rows_ring *r, const struct rows_batch *b, uint8_t **out, struct err *err)
+{
+    uint32_t rows[JOB_SERVED_MAX];
+    const float *logits = NULL;
+    const size_t most = job_plan_logit_rows(r->plan);
+    for (size_t at = 0, n; at < b->nscores; at += n) {
+        n = b->nscores - at < most ? b->nscores - at : most;
+        for (size_t i = 0; i < n; i++)
+            rows[i] = b->scores[at + i].row;
+        const int e = stage_rows_logits(r->stage, rows, n, &logits, err);
+        for (size_t i = 0; i < n && !e; i++) {
+            const struct rows_score *s = &b->scores[at + i];
+            struct rows_token *to = (struct rows_token *)(void *)*out;
+            struct likely *likely = (struct likely *)(to + 1);
+            to->token = s->token;
+            to->logprob = stage_rows_logprob(r->stage, i, s->token, s->top ? likely : NULL, s->top);
+            *out = (uint8_t *)(likely + s->top);
+        }
+        if (e)
+            return e;
+    }
+    return 0;
 }
 
 static int give_hidden(struct rows_ring *r, const struct rows_batch *b, uint8_t *out, struct err *err)
@@ -116,8 +142,10 @@ static int answer(struct rows_ring *r, const struct rows_batch *b, struct rows_a
 {
     ret->n = rows_answer_size(b, r->plan->dim);
     uint8_t *out = ret->room = buffer_of(r, ret->n, err);
-    int e = out ? choose(r, b, out, err) : -ENOMEM;
-    return e ? e : give_hidden(r, b, out + ret->n - floats_of(r, b->nhidden), err);
+    int e = out ? choose(r, b, &out, err) : -ENOMEM;
+    if (!e)
+        e = score(r, b, &out, err);
+    return e ? e : give_hidden(r, b, out, err);
 }
 
 /* ids, or x of the rank before. On the last rank `ret` is the answer, else y goes on. */
@@ -176,13 +204,11 @@ int rows_ring_end(struct rows_ring *r, uint32_t mb, struct err *err)
 }
 
 const struct rows_token *rows_answer_token(const struct rows_answer *a, const struct rows_batch *batch,
-                                           size_t i, const struct likely **ret_likely)
+                                           size_t i)
 {
-    const uint8_t *at = a->room;
+    const struct rows_token *token = a->room;
     for (size_t k = 0; k < i; k++)
-        at += sizeof(struct rows_token) + batch->choices[k].top * sizeof(struct likely);
-    const struct rows_token *token = (const struct rows_token *)(const void *)at;
-    *ret_likely = (const struct likely *)(token + 1);
+        token = rows_token_next(token, batch->choices[k].top);
     return token;
 }
 

@@ -36,9 +36,18 @@ int rows_ring_send(struct rows_ring *r, uint32_t mb, const struct rows_batch *ba
 int rows_ring_answer(struct rows_ring *r, uint32_t mb, struct rows_answer *ret, struct err *err);
 /* Rank 0 of several: sleeps until something has changed. */
 void rows_ring_wait(struct rows_ring *r, uint32_t mb);
-/* Choice i of an answer [likely]: how likely the first `top` are. */
+/* Choice i of an answer; the scores stand behind the last choice. */
 const struct rows_token *rows_answer_token(const struct rows_answer *a, const struct rows_batch *batch,
-                                           size_t i, const struct likely **ret_likely);
+                                           size_t i);
+/* How likely the first `top` at its place are [top], and the token of the next place. */
+static inline const struct likely *rows_token_likely(const struct rows_token *token)
+{
+    return (const struct likely *)(const void *)(token + 1);
+}
+static inline const struct rows_token *rows_token_next(const struct rows_token *token, size_t top)
+{
+    return (const struct rows_token *)(const void *)(rows_token_likely(token) + top);
+}
 const float *rows_answer_hidden(const struct rows_answer *a, const struct rows_batch *batch);
 void rows_ring_release(struct rows_ring *r, struct rows_answer *a);
 /* Rank 0: no more follow `mb` − 1. */

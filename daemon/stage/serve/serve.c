@@ -110,8 +110,7 @@ static int take_tokens(struct server_run *s, json_t *list, const struct flight *
         n++;
     for (size_t i = from; i < from + n && !q->is_dead && !q->ending; i++) {
         const struct rows_choice *c = &f->batch.choices[i];
-        struct chosen_token chosen = {.top = c->top};
-        chosen.token = rows_answer_token(a, &f->batch, i, &chosen.likely);
+        struct chosen_token chosen = {.token = rows_answer_token(a, &f->batch, i), .top = c->top};
         const int r = take_token(s, list, q, chosen, err);
         if (r)
             return r;
@@ -124,6 +123,32 @@ static int take_tokens(struct server_run *s, json_t *list, const struct flight *
     s->counts.guessed += n - 1;
     s->counts.guessed_right += right;
     return (int)n;
+}
+
+/* Tokens of prompts, which come before those of the answers. */
+static int take_scores(struct server_run *s, const struct flight *f, const struct rows_answer *a,
+                       struct err *err)
+{
+    const struct rows_token *token = rows_answer_token(a, &f->batch, f->batch.nchoices);
+    int r = 0;
+    for (size_t at = 0, n = 0; at < f->batch.nscores && !r; at += n, n = 0) {
+        struct seq *q = f->of_score[at];
+        const struct rows_token *first = token;
+        for (; at + n < f->batch.nscores && f->of_score[at + n] == q; n++)
+            token = rows_token_next(token, f->batch.scores[at + n].top);
+        r = q->is_dead || q->ending ? 0 : tell_prompt(s, q, first, n, err);
+    }
+    return r;
+}
+
+/* Those that are read to their end, and have no answer. */
+static void end_read(const struct flight *f)
+{
+    for (size_t i = 0; i < f->batch.npieces; i++) {
+        struct seq *q = f->of_piece[i];
+        if (!q->is_dead && !q->ending && q->ask->has_no_answer && q->computed == q->n)
+            q->ending = "length";
+    }
 }
 
 /* In the order of the text, so that its pieces make no difference. */
@@ -178,12 +203,15 @@ static int take_answer(struct server_run *s, struct rows_answer *a, struct err *
                 : err_set(err, -EBADMSG, "the last rank answered with %zu bytes, which is too short", a->n);
     if (!f.has_prompt)
         draft_cost_saw(&s->cost, f.batch.nrows, (uint64_t)clock_since_us(clock_now(), f.sent_at));
+    if (!e)
+        e = take_scores(s, &f, a, err);
     for (size_t i = 0; i < f.batch.nchoices && e >= 0; i += (size_t)e)
         if ((e = take_tokens(s, list, &f, i, a, err)) < 0)
             break;
     e = e > 0 ? 0 : e;
     if (!e)
         take_hidden(s, &f, a);
+    end_read(&f);
     if (!e && json_array_size(list))
         stage_event(s->head->events, "tokens", json_pack("{s:O}", "tokens", list));
     json_decref(list);

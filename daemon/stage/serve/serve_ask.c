@@ -109,17 +109,20 @@ static int read_form(struct serve_ask *a, struct serve_model *m, struct err *err
 static int read_text(struct serve_ask *a, struct serve_model *m, struct err *err)
 {
     const size_t room = m->head->plan.positions;
+    a->wants_prompt = json_is_true(json_object_get(a->json, "prompt_logprobs"));
+    a->has_no_answer = json_is_false(json_object_get(a->json, "answer"));
+    const size_t least = !a->has_no_answer;
     a->choices = size_of(a->json, "n") ? size_of(a->json, "n") : 1;
     a->max_tokens = size_of(a->json, "max_tokens");
     a->wants_logprob = json_is_true(json_object_get(a->json, "logprobs"));
     if (a->choices > CHOICES_MAX)
         return err_set(err, -EINVAL, "%zu answers are asked for: at most %d are given", a->choices,
                        CHOICES_MAX);
-    if (a->n + 1 > room || a->max_tokens > room - a->n)
+    if (a->n + least > room || a->max_tokens > room - a->n)
         return err_set(err, -E2BIG,
                        "the prompt has %zu tokens, and %zu are asked for: both together may be %zu here "
                        "(`ringctl serve --max-context`)",
-                       a->n, a->max_tokens ? a->max_tokens : 1, room);
+                       a->n, a->max_tokens ? a->max_tokens : least, room);
     if (!a->max_tokens)
         a->max_tokens = room - a->n;
     const int r = read_choice(a, m, err);

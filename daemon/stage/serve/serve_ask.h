@@ -8,7 +8,9 @@
  *             the beginning of an answer), or "text" with perhaps "special", or "ids"
  *   of a text: "n" answers, "max_tokens" (0: what the context holds), "logprobs", "top_logprobs",
  *             "form" (serve_forms.h), what a job that generates has of the choice of tokens, and
- *             "so_far" [[ids], …], what was generated before a loss, by answer
+ *             "so_far" [[ids], …], what was generated before a loss, by answer;
+ *             "prompt_logprobs": true, how likely each token of the prompt was, with "top_logprobs"
+ *             too; "answer": false, its answers have no token
  *   of an embedding: "pooling", "mean" or "last"
  *   of a tokenization: "pieces", each token's text
  * Reading it makes tokens of the prompt. Main thread of rank 0. */
@@ -33,6 +35,7 @@ struct serve_ask {
     uint32_t adapter; /* as in stage_piece */
     size_t choices, max_tokens;
     struct serve_form *form;           /* held; NULL: its answers may say anything */
+    bool wants_prompt, has_no_answer;  /* as "prompt_logprobs", and "answer": false */
     bool wants_logprob, is_last_alone; /* is_last_alone: of an embedding, the last token's */
     bool has_end;                      /* the template names a token that ends a turn: */
     uint32_t end;

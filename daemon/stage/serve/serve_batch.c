@@ -14,11 +14,14 @@ static int flight_room(struct flight *f, const struct job_plan *p, struct err *e
 {
     f->batch.pieces = calloc(p->seqs, sizeof *f->batch.pieces);
     f->batch.choices = calloc(p->seqs, sizeof *f->batch.choices);
+    f->batch.scores = calloc(p->tokens, sizeof *f->batch.scores);
     f->of_piece = calloc(p->seqs, sizeof(struct seq *));
+    f->of_score = calloc(p->tokens, sizeof(struct seq *));
     f->of_choice = calloc(p->seqs, sizeof(struct seq *));
     f->rooms = calloc(p->seqs, sizeof *f->rooms);
     f->ids = calloc(p->tokens, sizeof *f->ids);
-    return f->batch.pieces && f->batch.choices && f->of_piece && f->of_choice && f->rooms && f->ids
+    return f->batch.pieces && f->batch.choices && f->batch.scores && f->of_piece && f->of_choice &&
+                   f->of_score && f->rooms && f->ids
                ? 0
                : err_set(err, -ENOMEM, "out of memory for a microbatch");
 }
@@ -29,7 +32,9 @@ void flight_done(struct flight *f)
         free(f->rooms[i]);
     free(f->batch.pieces);
     free(f->batch.choices);
+    free(f->batch.scores);
     free(f->of_piece);
+    free(f->of_score);
     free(f->of_choice);
     free(f->rooms);
     free(f->ids);
@@ -96,6 +101,21 @@ static void want_hidden(struct flight *f, struct seq *q, size_t n)
     f->batch.first_hidden = (uint32_t)f->batch.nrows - f->batch.nhidden;
 }
 
+/* Of the batch's last n rows, which are a sequence's next ones: those whose next token is one of
+ * its prompt. What was computed before, and gave its blocks, is not wanted once more. */
+static void want_scores(struct flight *f, struct seq *q, size_t n)
+{
+    const size_t first = f->batch.nrows - n,
+                 end = q->computed + n < q->n_prompt ? q->computed + n : q->n_prompt - 1;
+    for (size_t at = q->computed > q->scored ? q->computed : q->scored; at < end; at++) {
+        f->of_score[f->batch.nscores] = q;
+        f->batch.scores[f->batch.nscores++] = (struct rows_score){.row = (uint32_t)(first + at - q->computed),
+                                                                  .token = q->ids[at + 1],
+                                                                  .top = (uint32_t)q->ask->spec.top_logprobs};
+    }
+    q->scored = end > q->scored ? end : q->scored;
+}
+
 /* The next n rows of a sequence, of which the last `guessed` stand behind its tokens. Returns how
  * many tokens are chosen behind them. */
 static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, size_t guessed,
@@ -111,6 +131,8 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
     f->of_piece[f->batch.npieces++] = q;
     memcpy(f->ids + f->batch.nrows, q->ids + q->computed, n * sizeof *f->ids);
     f->batch.nrows += n;
+    if (seq_is_scored(q))
+        want_scores(f, q, n);
     q->computed = end - guessed;
     q->is_in_flight = true;
     kv_pool_note(s->pool, &q->table, q->ids, q->computed);
@@ -120,6 +142,8 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
         want_hidden(f, q, n);
         return 0;
     }
+    if (q->ask->has_no_answer)
+        return 0;
     const int r = q->computed == q->n ? want_tokens(s, f, q, guessed, err) : 0;
     return r ? r : q->computed == q->n ? (int)guessed + 1 : 0;
 }
@@ -186,6 +210,7 @@ static struct rows_seq look(const void *seq)
     return (struct rows_seq){.is_running = q->is_running,
                              .is_ready = q->is_running && !q->is_in_flight && !q->ending,
                              .is_hidden = q->ask->kind == ASK_EMBED,
+                             .is_read = q->ask->has_no_answer,
                              .left = q->n - q->computed};
 }
 

@@ -24,20 +24,23 @@ struct seq {
     struct draft_luck luck;
     struct form_at form;
     struct kv_table table;
-    size_t computed;                 /* positions that are in the pools, or on their way there */
-    bool is_running;                 /* it has blocks; else it waits for some */
-    bool is_in_flight;               /* a microbatch with rows of it is on its way */
-    bool is_dead;                    /* and nobody waits for them: it goes when they are back */
-    const char *ending;              /* why it is over: what the daemon hears; NULL: it is not */
-    char *fault;                     /* owned: with the ending "error", a sentence */
+    size_t scored;      /* of the prompt: rows whose next token's log-probability is on its way */
+    size_t told;        /* of the prompt: tokens with their log-probabilities */
+    size_t computed;    /* positions that are in the pools, or on their way there */
+    bool is_running;    /* it has blocks; else it waits for some */
+    bool is_in_flight;  /* a microbatch with rows of it is on its way */
+    bool is_dead;       /* and nobody waits for them: it goes when they are back */
+    const char *ending; /* why it is over: what the daemon hears; NULL: it is not */
+    char *fault;        /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
+    struct tokenizer_stream *again;  /* owned: that of a prompt that is told */
 };
 
 /* A microbatch on its way. */
 struct flight {
     uint32_t mb;
     struct rows_batch batch; /* its arrays are owned here, as all below */
-    struct seq **of_piece, **of_choice;
+    struct seq **of_piece, **of_choice, **of_score;
     void **rooms; /* [batch.nchoices] of sets and adjustments */
     uint32_t *ids;
     bool has_prompt;
@@ -68,6 +71,12 @@ struct server_run {
 static inline struct rows_limits serve_limits(const struct server_run *s)
 {
     return (struct rows_limits){s->plan->ranks, s->plan->seqs, s->head->spec.prefill_step};
+}
+
+/* Of its request's answers, the first is the one that the prompt is scored with. */
+static inline bool seq_is_scored(const struct seq *q)
+{
+    return q->ask->wants_prompt && !q->choice;
 }
 
 /* --- serve_seq.c --- */
@@ -103,12 +112,15 @@ void tell_begun(struct server_run *s, struct seq *q, size_t cached);
 /* A token of the answer, for the next event "tokens". */
 struct chosen_token {
     const struct rows_token *token;
-    const struct likely *likely; /* [top] */
-    size_t top, n;
+    size_t top, n;    /* top: of so many likeliest */
     const char *text; /* [n] */
 };
 int tell_token(struct server_run *s, json_t *list, const struct seq *q, const struct chosen_token *chosen,
                struct err *err);
+/* The next `n` tokens of the prompt, and how likely they were (rows_batch.h), each with as many of
+ * the likeliest as it wanted. token NULL: of the first, which follows nothing. */
+int tell_prompt(struct server_run *s, struct seq *q, const struct rows_token *token, size_t n,
+                struct err *err);
 void tell_ended(struct server_run *s, const struct seq *q);
 void tell_refused(struct server_run *s, uint64_t id, int code, const char *why);
 void tell_embedded(struct server_run *s, const struct seq *q);

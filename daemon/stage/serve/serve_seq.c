@@ -11,6 +11,7 @@ static void seq_free(struct seq *q)
 {
     form_at_done(&q->form);
     tokenizer_stream_free(q->stream);
+    tokenizer_stream_free(q->again);
     free(q->fault);
     free(q->ids);
     free(q);
@@ -60,6 +61,8 @@ static int read_prompt(struct seq *q, struct server_run *s, struct err *err)
     int r = 0;
     if (ask->kind == ASK_TEXT && s->head->tok)
         r = tokenizer_stream_new(&q->stream, s->head->tok, false, err);
+    if (!r && q->stream && seq_is_scored(q))
+        r = tokenizer_stream_new(&q->again, s->head->tok, false, err);
     for (size_t i = 0; i < ask->n && !r; i++)
         r = seq_append(q, ask->ids[i], &text, &n, err);
     if (!r && ask->form)
@@ -165,16 +168,19 @@ static size_t running(const struct server_run *s)
     return n;
 }
 
-/* Of an embedding all rows are wanted, so none may be spared. */
-static bool may_share(const struct seq *q)
+/* Of its tokens, those whose rows may be spared, and one more. Of an embedding all rows are wanted,
+ * of a prompt that is scored those that were not scored yet. */
+static size_t sharable(const struct seq *q)
 {
-    return q->ask->kind == ASK_TEXT || q->ask->is_last_alone;
+    if (q->ask->kind == ASK_EMBED && !q->ask->is_last_alone)
+        return 0;
+    return seq_is_scored(q) && q->scored + 1 < q->n_prompt ? q->scored + 1 : q->n;
 }
 
 /* 0: it runs; −ENOSPC: not yet. */
-static int begin(struct server_run *s, struct seq *q)
+static int begin(struct server_run *s, struct seq *q, struct err *err)
 {
-    int64_t cached = may_share(q) ? kv_pool_share(s->pool, &q->table, q->ids, q->n) : 0;
+    int64_t cached = kv_pool_share(s->pool, &q->table, q->ids, sharable(q));
     int r = cached < 0 ? (int)cached
                        : kv_pool_grow(s->pool, &q->table,
                                       q->n + 1 < s->plan->positions ? q->n + 1 : s->plan->positions);
@@ -186,7 +192,7 @@ static int begin(struct server_run *s, struct seq *q)
     q->is_running = true;
     if (!q->ask->is_begun)
         tell_begun(s, q, q->computed);
-    return 0;
+    return seq_is_scored(q) && !q->told ? tell_prompt(s, q, NULL, 1, err) : 0;
 }
 
 int seqs_admit(struct server_run *s, struct err *err)
@@ -200,7 +206,7 @@ int seqs_admit(struct server_run *s, struct err *err)
         /* Those that run need a block each before long. */
         if (n && kv_pool_left(s->pool) < n + q->n / STAGE_KV_BLOCK)
             return 0;
-        const int r = begin(s, q);
+        const int r = begin(s, q, err);
         if (r == -ENOSPC)
             return 0; /* nobody passes one that waits: it would wait for ever */
         if (r)

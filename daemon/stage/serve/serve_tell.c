@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/token_json.h"
+
 enum { LOAD_US = 1000000 };
 
 void tell_serving(struct server_run *s)
@@ -58,8 +60,49 @@ int tell_token(struct server_run *s, json_t *list, const struct seq *q, const st
     if (q->ask->wants_logprob)
         json_object_set_new(item, "logprob", json_real((double)token->logprob));
     if (chosen->top)
-        json_object_set_new(item, "top", top_of(s, chosen->likely, chosen->top));
+        json_object_set_new(item, "top", top_of(s, rows_token_likely(token), chosen->top));
     return json_array_append_new(list, item) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* As its text goes on, and by itself, as a job that scores has it. */
+static json_t *prompt_token(struct server_run *s, struct seq *q, const struct rows_token *token,
+                            struct err *err)
+{
+    const size_t top = q->ask->spec.top_logprobs;
+    const char *text = "";
+    size_t n = 0;
+    if (q->again && tokenizer_stream_push(q->again, q->ids[q->told], &text, &n)) {
+        err_set(err, -ENOMEM, "out of memory for a request");
+        return NULL;
+    }
+    json_t *item = token_json(s->head->tok, q->ids[q->told],
+                              token ? json_real((double)token->logprob) : json_null()),
+           *alone = json_object_get(item, "text"), *goes_on = json_stringn(text, n);
+    json_object_set(item, "alone", alone);
+    json_object_set_new(item, "text", goes_on ? goes_on : json_string(""));
+    if (top)
+        json_object_set_new(
+            item, "top",
+            token_json_top(s->head->tok, token ? rows_token_likely(token) : NULL, token ? top : 0));
+    return item;
+}
+
+int tell_prompt(struct server_run *s, struct seq *q, const struct rows_token *token, size_t n,
+                struct err *err)
+{
+    json_t *list = json_array();
+    const size_t at = q->told;
+    int r = 0;
+    for (size_t i = 0; i < n && !r; i++) {
+        json_t *item = prompt_token(s, q, token, err);
+        r = item ? json_array_append_new(list, item) : -ENOMEM;
+        q->told++;
+        token = token ? rows_token_next(token, q->ask->spec.top_logprobs) : NULL;
+    }
+    stage_event(
+        s->head->events, "prompt-tokens",
+        json_pack("{s:I s:I s:o}", "id", (json_int_t)q->ask->id, "at", (json_int_t)at, "tokens", list));
+    return r;
 }
 
 void tell_ended(struct server_run *s, const struct seq *q)

@@ -16,6 +16,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
+#include "engine/model/adapter_names.h"
 
 struct file_set {
     atomic_size_t holders;
@@ -195,6 +196,26 @@ int file_set_of_folder(struct file_set **ret, const char *folder, struct err *er
     return r;
 }
 
+const char *const file_set_adapter_files[] = {"adapter_config.json", ADAPTER_PEFT_FILE, NULL};
+
+int file_set_of_adapter(struct file_set **ret, const char *folder, struct err *err)
+{
+    struct file_set *s = set_new();
+    int r = 0;
+    for (const char *const *name = file_set_adapter_files; *name && !r; name++) {
+        uint64_t bytes;
+        int fd = -1;
+        r = results_open(folder, *name, &fd, &bytes);
+        r = r ? err_set(err, r, "%s/%s cannot be opened: %s", folder, *name, strerror(-r))
+              : add(s, *name, fd, err);
+    }
+    if (r)
+        file_set_drop(s);
+    else
+        *ret = s;
+    return r;
+}
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 json_t *file_set_list(const struct file_set *s)
@@ -233,6 +254,20 @@ int file_set_check(const json_t *list, int in_folder, struct err *err)
     return sum <= FILE_SET_BYTES ? 0
                                  : err_set(err, -EBADMSG, "its files have more than %llu MiB together",
                                            (unsigned long long)(FILE_SET_BYTES >> 20));
+}
+
+int file_set_check_adapter(const json_t *list, struct err *err)
+{
+    size_t n = 0;
+    bool fits = true;
+    for (; file_set_adapter_files[n]; n++) {
+        const char *path = json_string_value(json_object_get(json_array_get(list, n), "path"));
+        fits = fits && path && !strcmp(path, file_set_adapter_files[n]);
+    }
+    const int r = file_set_check(list, true, err);
+    return r || (fits && json_array_size(list) == n)
+               ? r
+               : err_set(err, -EBADMSG, "its files are not those of an adapter");
 }
 
 int file_set_read(const struct file_set *s, size_t i, uint64_t at, uint8_t part[FILE_SET_PART],

@@ -30,6 +30,9 @@ int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *l
 /* Opens all files of the folder of a result, and those of the folders in it; a folder that is not
  * there has none. */
 int file_set_of_folder(struct file_set **ret, const char *folder, struct err *err);
+/* The two files that an adapter is read from; a list that ends with NULL. */
+extern const char *const file_set_adapter_files[];
+int file_set_of_adapter(struct file_set **ret, const char *folder, struct err *err);
 struct file_set *file_set_hold(struct file_set *s); /* NULL stays NULL */
 void file_set_drop(struct file_set *s);
 
@@ -39,6 +42,8 @@ json_t *file_set_list(const struct file_set *s);
 /* Such a list of another node: at most FILE_SET_MOST files of FILE_SET_BYTES together, with
  * absolute paths or, with in_folder, such as results_list has. −EBADMSG with a sentence. */
 int file_set_check(const json_t *list, int in_folder, struct err *err);
+/* The same, of those two files and no others. */
+int file_set_check_adapter(const json_t *list, struct err *err);
 /* Reads from file i: up to FILE_SET_PART bytes at `at`. The number of bytes; −errno with a
  * sentence. */
 int file_set_read(const struct file_set *s, size_t i, uint64_t at, uint8_t part[FILE_SET_PART],

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/common/job_plan.h"
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
@@ -28,6 +29,25 @@ static int change_spec(json_t *spec, const char *name, const char *path, struct 
     return 0;
 }
 
+/* Those that were replaced, and that no answer wants any more. */
+static void drop_former(json_t *spec, const struct job_change_request *q)
+{
+    json_t *adapters = json_object_get(spec, "adapters"), *folder;
+    const char *name;
+    void *next;
+    json_object_foreach_safe (adapters, next, name, folder)
+        if (job_adapter_is_former(name) && !q->is_wanted(q->owner, name))
+            json_object_del(adapters, name);
+}
+
+/* What the adapter was until now, if there is a place for one more. */
+static void keep_former(json_t *spec, const struct job_change_request *q)
+{
+    json_t *adapters = json_object_get(spec, "adapters");
+    if (q->former && json_object_size(adapters) < JOB_MAX_ADAPTERS)
+        json_object_set(adapters, q->former, json_object_get(adapters, q->name));
+}
+
 static int read_change(struct job_change *to, const struct job_change_request *q, struct err *err)
 {
     const bool had = json_object_get(json_object_get(q->spec, "adapters"), q->name);
@@ -37,6 +57,8 @@ static int read_change(struct job_change *to, const struct job_change_request *q
              : had    ? "with another form of"
                       : "with",
              q->name);
+    drop_former(to->spec, q);
+    keep_former(to->spec, q);
     const int r = change_spec(to->spec, q->name, q->path, err);
     return r ? r : job_spec_read(&to->asked, JOB_SERVE, to->spec, err);
 }

@@ -34,6 +34,10 @@ struct job_change_request {
     const struct loan *had;  /* of that, and */
     const struct loan *more; /* what a client opened of the adapter; each NULL: nothing */
     const char *name, *path; /* of the adapter; path NULL: the job is to be without it */
+    const char *former;      /* what its folder until now is called then; NULL: it is read no more */
+    /* Of a former one: does a request still want it? */
+    bool (*is_wanted)(void *owner, const char *name);
+    void *owner;
     struct ledger_queue *room;
 };
 /* −ENOENT: there is no such adapter; −EINVAL: it may not be one; −E2BIG, −ENOBUFS: there is no room

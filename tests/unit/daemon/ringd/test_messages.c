@@ -150,6 +150,18 @@ void coord_take_adopted(struct coord *c, struct parts *parts, const uint8_t from
     count(from);
 }
 
+void coord_take_offered(struct coord *c, struct parts *parts, const uint8_t from[16], const json_t *body)
+{
+    (void)c, (void)parts, (void)body;
+    count(from);
+}
+
+void coord_take_offer_answer(struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    (void)c, (void)body;
+    count(from);
+}
+
 bool deputy_take_landed(struct deputy *d, const uint8_t from[16], const json_t *body, uint64_t *ret_as)
 {
     (void)d, (void)body, (void)ret_as;

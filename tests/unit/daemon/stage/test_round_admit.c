@@ -188,33 +188,6 @@ static void a_likely_next_token_outside_the_vocabulary_is_refused(void **state)
     assert_says(w, "rank 1 sent 256 as a likely token");
 }
 
-static void a_likely_token_outside_the_vocabulary_is_refused(void **state)
-{
-    struct world *w = *state;
-    const struct job_plan plan = plan_of(JOB_SCORE);
-    const uint32_t ids[TOKENS] = {0};
-    const int32_t labels[TOKENS] = {0};
-    float logprobs[TOKENS];
-    struct likely likely[TOKENS];
-    struct {
-        double loss;
-        float logprobs[TOKENS];
-        struct likely likely[TOKENS];
-    } message = {.likely = {[3] = {.id = UINT32_MAX}}};
-    struct head_mb mb = {.ids = ids, .labels = labels, .logprobs = logprobs, .likely = likely};
-    struct head_round round = {.mb = &mb};
-    struct go go = go_of(PROGRAM_FORWARD);
-    struct err err = {""};
-    go.microbatches = 1;
-    go.logprobs = true;
-    go.top = 1;
-    opens_as(w, &plan, 0);
-    send_bytes(w, (struct msg_key){1, MSG_LOSS, 0, 0}, &message, sizeof message);
-    assert_int_equal(runner_round(w->p.attempt.runner, &go, &round, &err), -EBADMSG);
-    snprintf(w->why, sizeof w->why, "%s", err.text);
-    assert_says(w, "rank 1 sent 4294967295 as a likely token");
-}
-
 int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -228,7 +201,6 @@ int main(void)
         CASE(a_label_outside_the_vocabulary_is_refused),
         CASE(a_token_outside_the_vocabulary_is_refused),
         CASE(a_likely_next_token_outside_the_vocabulary_is_refused),
-        CASE(a_likely_token_outside_the_vocabulary_is_refused),
     };
     return cmocka_run_group_tests_name("round_admit", tests, NULL, NULL);
 }

@@ -376,8 +376,17 @@ static void text_requests(void **state)
     refused(API_COMPLETIONS, "{\"prompt\": [1, -1]}", "prompt", "token ids");
     refused(API_COMPLETIONS, "{\"prompt\": [\"a\", \"b\"], \"n\": 17}", "n",
             "at most 32 answers, and ask for 34");
-    refused(API_COMPLETIONS, "{\"prompt\": [1], \"echo\": true}", "echo", "not for tokens");
-    text_refused("\"echo\": true, \"logprobs\": 1", "echo", "ringctl score");
+    refused(API_COMPLETIONS, "{\"prompt\": [1], \"echo\": true}", "echo", "needs \"logprobs\"");
+    refused(API_COMPLETIONS, "{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens", "without \"echo\"");
+    refused(API_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"max_tokens\": 0}",
+            "max_tokens", "");
+    r = take(API_COMPLETIONS,
+             "{\"prompt\": [[1, 2], [3]], \"echo\": true, \"logprobs\": 1, \"max_tokens\": 0}");
+    assert_true(r.echo && r.logprobs && r.has_no_answer);
+    completion_request_done(&r);
+    r = take(API_COMPLETIONS, "{\"prompt\": [1], \"echo\": true, \"logprobs\": 0, \"max_tokens\": 1}");
+    assert_true(r.echo && r.logprobs && !r.has_no_answer && r.max_tokens == 1);
+    completion_request_done(&r);
     text_refused("\"logprobs\": 21", "logprobs", "from 0 to 20");
 }
 

@@ -293,6 +293,59 @@ static void text_logprobs(void **state)
     done(&w);
 }
 
+/* A token of prompt 0; each of the likeliest has the same text. */
+static void echo(struct world *w, const char *text, bool is_first)
+{
+    const struct likely_text top[] = {{"x", 1, -0.5}, {"x", 1, -2}};
+    const struct reply_token token = {{text, strlen(text), -1.5}, top, is_first ? 0 : 2};
+    assert_true(reply_prompt_token(w->reply, 0, &token, is_first, &w->out));
+}
+
+static void has(const struct world *w, const char *wanted)
+{
+    if (!w->out.data || !strstr(w->out.data, wanted))
+        fail_msg("%s\nis not in\n%s", wanted, w->out.data);
+}
+
+static void echoed_logprobs(void **state)
+{
+    struct world w;
+    (void)state;
+    /* <s> and the space before the text are the tokenizer's; é is two tokens. */
+    begin(&w, API_COMPLETIONS,
+          "{\"prompt\": \"say \u00e9 it\", \"echo\": true, \"logprobs\": 2, \"max_tokens\": 1}", false);
+    echo(&w, "<s>", true);
+    echo(&w, " say", false);
+    echo(&w, " ", false);
+    echo(&w, "", false);
+    echo(&w, "\xc3\xa9", false);
+    echo(&w, " it", false);
+    say(&w, 0, "!");
+    finish(&w, REPLY_CUT);
+    has(&w, "\"text\":\"say \xc3\xa9 it!\"");
+    has(&w, "\"tokens\":[\"<s>\",\" say\",\" \",\"\",\"\xc3\xa9\",\" it\",\"!\"],"
+            "\"token_logprobs\":[null,-1.5,-1.5,-1.5,-1.5,-1.5,-0.25],\"top_logprobs\":[null,{\"x\":-0.5},");
+    has(&w, "\"text_offset\":[0,0,3,4,4,5,8]");
+    done(&w);
+    /* The text of tokens is that of the tokens, in each of the answers. */
+    begin(&w, API_COMPLETIONS, "{\"prompt\": [1, 2], \"echo\": true, \"logprobs\": 0, \"n\": 2}", false);
+    echo(&w, "<s>", true);
+    echo(&w, "ab", false);
+    say(&w, 1, "1");
+    say(&w, 0, "0");
+    reply_end(w.reply, 1, REPLY_CUT, &w.out);
+    finish(&w, REPLY_CUT);
+    has(&w, "\"text\":\"<s>ab0\"");
+    has(&w, "\"text\":\"<s>ab1\"");
+    has(&w, "\"text_offset\":[0,3,5]");
+    done(&w);
+    begin(&w, API_COMPLETIONS, "{\"prompt\": [1, 2], \"echo\": true, \"logprobs\": 0, \"stream\": true}",
+          false);
+    echo(&w, "a", true);
+    has(&w, "\"text\":\"a\",\"logprobs\":{\"tokens\":[\"a\"],\"token_logprobs\":[null]");
+    done(&w);
+}
+
 #define EVENT(name, rest) "event: " name "\ndata: {" rest "\"type\":\"" name "\"}\n\n"
 
 static void anthropic_stream(void **state)
@@ -417,6 +470,7 @@ int main(void)
         cmocka_unit_test(chat_logprobs),
         cmocka_unit_test(text_forms),
         cmocka_unit_test(text_logprobs),
+        cmocka_unit_test(echoed_logprobs),
         cmocka_unit_test(anthropic_stream),
         cmocka_unit_test(anthropic_whole),
         cmocka_unit_test(failures),

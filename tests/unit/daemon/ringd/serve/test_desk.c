@@ -32,6 +32,7 @@ static struct world {
     char text[2][64];
     struct refusal refusal;
     struct ask_begun last_begun;
+    char prompt[64]; /* texts of its tokens; the first, which is not scored, in brackets */
 } world;
 
 static int say(void *owner, uint64_t job, json_t *message)
@@ -59,6 +60,15 @@ static void on_begun(void *owner, const struct ask_begun *begun)
     struct world *w = owner;
     w->begun++;
     w->last_begun = *begun;
+}
+
+static void on_prompt(void *owner, const struct ask_prompt_token *token)
+{
+    struct world *w = owner;
+    const size_t n = strlen(w->prompt);
+    assert_ptr_equal(json_string_value(json_object_get(token->said, "text")), token->token->self.text);
+    snprintf(w->prompt + n, sizeof w->prompt - n, token->is_first ? "(%s)" : "%s%.0f",
+             token->token->self.text, token->token->self.logprob);
 }
 
 static bool on_token(void *owner, size_t choice, const struct reply_token *token)
@@ -93,7 +103,7 @@ static void on_failed(void *owner, const struct refusal *refusal)
 }
 
 static const struct ask_ops text_ops = {
-    .begun = on_begun, .token = on_token, .ended = on_ended, .failed = on_failed};
+    .begun = on_begun, .prompt = on_prompt, .token = on_token, .ended = on_ended, .failed = on_failed};
 static const struct ask_ops plain_ops = {.answered = on_answered, .failed = on_failed};
 
 static int start(void **state)
@@ -197,6 +207,29 @@ static void after_a_loss_it_goes_on_behind_its_tokens(void **state)
     assert_string_equal(w->text[0], "abc");
     assert_int_equal(w->begun, 1); /* the client was told */
     assert_int_equal(desk_model(w->desk, JOB)->max_context, 64);
+}
+
+/* What is said again after a loss is heard once. */
+static void tokens_of_a_prompt_come_once(void **state)
+{
+    struct world *w = *state;
+    ask(w, 1);
+    hear(w, "prompt-tokens", "{\"id\":1,\"at\":0,\"tokens\":[{\"text\":\"early\"}]}");
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":4}");
+    hear(w, "prompt-tokens", "{\"id\":1,\"at\":1,\"tokens\":[{\"text\":\"gap\"}]}");
+    hear(w, "prompt-tokens", "{\"id\":1,\"at\":0,\"tokens\":[{\"text\":\"a\",\"logprob\":null}]}");
+    hear(w, "prompt-tokens",
+         "{\"id\":1,\"at\":1,\"tokens\":[{\"text\":\"b\",\"logprob\":-1},{\"text\":\"c\",\"logprob\":-2}]}");
+    assert_string_equal(w->prompt, "(a)b-1c-2");
+    serve(w, "{\"max_context\":64}");
+    hear(w, "ask-begun", "{\"id\":1,\"prompt_tokens\":4}");
+    hear(w, "prompt-tokens", "{\"id\":1,\"at\":0,\"tokens\":[{\"text\":\"a\",\"logprob\":null}]}");
+    hear(w, "prompt-tokens",
+         "{\"id\":1,\"at\":1,\"tokens\":[{\"text\":\"b\",\"logprob\":-1},{\"text\":\"c\",\"logprob\":-2},"
+         "{\"text\":\"d\",\"logprob\":-3}]}");
+    assert_string_equal(w->prompt, "(a)b-1c-2d-3");
+    hear(w, "ended", "{\"id\":1,\"choice\":0,\"why\":\"length\"}");
+    assert_true(w->ended == 1 && w->cut == 1);
 }
 
 /* One that ends every stage would keep all others from their answers. */
@@ -360,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_and_the_last_request_are_said, start, stop),
         cmocka_unit_test_setup_teardown(a_request_is_answered_token_by_token, start, stop),
         cmocka_unit_test_setup_teardown(after_a_loss_it_goes_on_behind_its_tokens, start, stop),
+        cmocka_unit_test_setup_teardown(tokens_of_a_prompt_come_once, start, stop),
         cmocka_unit_test_setup_teardown(what_ends_stage_after_stage_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(what_is_asked_while_there_is_no_stage_is_asked_later, start, stop),
         cmocka_unit_test_setup_teardown(what_nobody_wants_is_cancelled, start, stop),

@@ -26,6 +26,7 @@ static uint64_t allowed[2] = {6, 1}; /* of 100 tokens: 1, 2 and 64 */
 struct sent {
     struct stage_piece pieces[2];
     struct rows_choice choices[2];
+    struct rows_score scores[3];
     struct rows_batch batch;
 };
 
@@ -45,7 +46,8 @@ static struct sent sent_one(void)
                              .adjust = adjust,
                              .nadjust = 2}},
                     {.row = 18, .how = {.top_p = 1, .allowed = allowed}}},
-        .batch = {.npieces = 2, .nrows = 19, .nchoices = 2, .first_hidden = 1, .nhidden = 3}};
+        .scores = {{1, 99, 0}, {2, 5, 3}, {7, 0, 1}},
+        .batch = {.npieces = 2, .nrows = 19, .nchoices = 2, .nscores = 3, .first_hidden = 1, .nhidden = 3}};
 }
 
 static int start(void **state)
@@ -71,6 +73,7 @@ static int pass(struct rows_batch *ret, const struct sent *s, size_t less, char 
     struct rows_batch batch = s->batch;
     batch.pieces = (struct stage_piece *)(uintptr_t)s->pieces;
     batch.choices = (struct rows_choice *)(uintptr_t)s->choices;
+    batch.scores = (struct rows_score *)(uintptr_t)s->scores;
     const size_t n = rows_batch_size(&batch, plan.vocab);
     assert_true(n <= rows_batch_most(&plan));
     uint8_t *exact = malloc(n); /* so that a sanitizer sees what is read or written beyond it */
@@ -103,6 +106,8 @@ static void what_is_sent_comes(void **state)
         assert_int_equal(b.choices[i].how.seed, s.choices[i].how.seed);
         assert_int_equal(b.choices[i].how.nadjust, s.choices[i].how.nadjust);
     }
+    assert_int_equal(b.nscores, 3);
+    assert_memory_equal(b.scores, s.scores, sizeof s.scores);
     assert_true(b.choices[0].wants_logprob && !b.choices[1].wants_logprob);
     assert_memory_equal(b.choices[0].how.adjust, adjust, sizeof adjust);
     assert_null(b.choices[0].how.allowed);
@@ -222,6 +227,7 @@ static void a_piece_may_have_several_choices(void **state)
     (void)state;
     s.batch.pieces = s.pieces;
     s.batch.choices = choices;
+    s.batch.scores = s.scores;
     s.batch.nchoices = 4;
     for (size_t i = 1; i < 4; i++)
         choices[i].row = (uint32_t)(15 + i);
@@ -239,6 +245,23 @@ static void a_piece_may_have_several_choices(void **state)
     free(text);
 }
 
+static void a_score_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    struct sent s = sent_one();
+    s.scores[2].row = 19;
+    assert_refused(&s, "the row of a token that is scored is 19");
+    s = sent_one();
+    s.scores[1].row = 1; /* of each row one: or they would be more than there is room for */
+    assert_refused(&s, "the row of a token that is scored is 1");
+    s = sent_one();
+    s.scores[0].token = 100;
+    assert_refused(&s, "a token that is scored is 100");
+    s = sent_one();
+    s.scores[0].top = 101;
+    assert_refused(&s, "the number of likeliest tokens is 101");
+}
+
 static void what_is_cut_is_refused(void **state)
 {
     const struct sent s = sent_one();
@@ -254,8 +277,9 @@ static void an_answer_has_its_size(void **state)
     struct sent s = sent_one();
     (void)state;
     s.batch.choices = s.choices;
+    s.batch.scores = s.scores;
     assert_int_equal(rows_answer_size(&s.batch, 8),
-                     2 * sizeof(struct rows_token) + 2 * sizeof(struct likely) + 3 * 8 * sizeof(float));
+                     5 * sizeof(struct rows_token) + 6 * sizeof(struct likely) + 3 * 8 * sizeof(float));
 }
 
 int main(void)
@@ -266,6 +290,7 @@ int main(void)
         cmocka_unit_test(adapters_are_those_of_the_plan),
         cmocka_unit_test(what_does_not_fit_the_plan_is_refused),
         cmocka_unit_test(a_piece_may_have_several_choices),
+        cmocka_unit_test(a_score_that_does_not_fit_is_refused),
         cmocka_unit_test(what_is_cut_is_refused),
         cmocka_unit_test(an_answer_has_its_size),
     };

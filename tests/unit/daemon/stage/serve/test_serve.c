@@ -46,6 +46,8 @@ static struct world {
     uint32_t ids[ASKS + 1][MOST];
     size_t n[ASKS + 1], ended, cached;
     double embedding[2];
+    double scores[ASKS + 1][PROMPT]; /* of prompts: log-probabilities, */
+    size_t scored[ASKS + 1];         /* of so many tokens */
     json_int_t preempted, kv_used, guessed, right;
     char refused[512];
 } world;
@@ -175,9 +177,25 @@ static void take_tokens(struct world *w, const json_t *list)
     }
 }
 
+static void take_scores(struct world *w, const json_t *event)
+{
+    const size_t id = (size_t)json_integer_value(json_object_get(event, "id"));
+    const json_t *tokens = json_object_get(event, "tokens");
+    assert_int_equal(json_integer_value(json_object_get(event, "at")), w->scored[id]);
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        const json_t *token = json_array_get(tokens, i), *logprob = json_object_get(token, "logprob");
+        assert_true(w->scored[id] ? json_is_real(logprob) : json_is_null(logprob));
+        assert_int_equal(json_array_size(json_object_get(token, "top")), w->scored[id] ? 2 : 0);
+        w->scores[id][w->scored[id]++] = json_number_value(logprob);
+    }
+    assert_int_equal(w->n[id], 0); /* those of answers come behind them */
+}
+
 static void take_event(struct world *w, const json_t *event)
 {
     const char *kind = json_string_value(json_object_get(event, "ev"));
+    if (!strcmp(kind, "prompt-tokens"))
+        take_scores(w, event);
     if (!strcmp(kind, "tokens"))
         take_tokens(w, json_object_get(event, "tokens"));
     if (!strcmp(kind, "ask-begun"))
@@ -345,6 +363,61 @@ static void guesses_change_nothing(void **state)
     assert_true(right > 0 && right < guessed); /* a wrong one leaves no trace */
 }
 
+/* Request i, whose prompt is scored before it is answered, or alone. */
+static void ask_score(struct world *w, size_t i, bool is_alone)
+{
+    ask(w, json_pack("{s:I s:s s:o s:i s:f s:i s:b s:i s:b}", "id", (json_int_t)i, "kind", "text", "ids",
+                     prompt_of(i, PROMPT - i, w->golden.config.vocab), "max_tokens", is_alone ? 0 : MOST,
+                     "temperature", 1.5, "seed", (int)i, "prompt_logprobs", 1, "top_logprobs", 2, "answer",
+                     !is_alone));
+}
+
+static void a_prompt_has_the_scores_that_it_has_alone(void **state)
+{
+    static const struct shape shapes[] = {{64, 16, 64, 4}, {64, 16, 5, 4}, {7, 8, 16, 8}, {64, 1, 3, 0}};
+    static double scores[ASKS + 1][PROMPT];
+    struct world *w = &world;
+    (void)state;
+    for (size_t i = 1; i <= ASKS; i++) {
+        open_world(w, &roomy);
+        ask_score(w, i, true);
+        hear(w, 1);
+        assert_int_equal(w->scored[i], PROMPT - i);
+        assert_int_equal(w->n[i], 0);
+        memcpy(scores[i], w->scores[i], sizeof scores[i]);
+        close_world(w);
+    }
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        open_world(w, &shapes[k]);
+        ask_text(w, 1, NULL); /* the prompt is there then, and is computed again */
+        hear(w, 1);
+        w->n[1] = 0;
+        for (size_t i = 1; i <= ASKS; i++)
+            ask_score(w, i, i % 3 == 0);
+        hear(w, 1 + ASKS);
+        for (size_t i = 1; i <= ASKS; i++) {
+            assert_int_equal(w->scored[i], PROMPT - i);
+            assert_memory_equal(w->scores[i], scores[i], sizeof scores[i]);
+            assert_int_equal(w->n[i], i % 3 ? MOST : 0);
+            assert_memory_equal(w->ids[i], alone[i], w->n[i] * sizeof *alone[i]);
+        }
+        assert_int_equal(w->kv_used, 0);
+        close_world(w);
+    }
+}
+
+static void one_token_has_nothing_to_score(void **state)
+{
+    struct world *w = &world;
+    (void)state;
+    open_world(w, &roomy);
+    ask(w, json_pack("{s:I s:s s:[i] s:b s:b}", "id", (json_int_t)1, "kind", "text", "ids", 5,
+                     "prompt_logprobs", 1, "answer", 0));
+    hear(w, 1);
+    assert_int_equal(w->scored[1], 1);
+    close_world(w);
+}
+
 static void an_embedding_is_the_same_in_pieces(void **state)
 {
     struct world *w = &world;
@@ -401,6 +474,8 @@ int main(void)
         cmocka_unit_test(a_prompt_that_was_there_is_not_computed),
         cmocka_unit_test(after_a_loss_an_answer_goes_on),
         cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(a_prompt_has_the_scores_that_it_has_alone),
+        cmocka_unit_test(one_token_has_nothing_to_score),
         cmocka_unit_test(an_embedding_is_the_same_in_pieces),
         cmocka_unit_test(what_is_cancelled_gives_its_blocks),
         cmocka_unit_test(what_does_not_fit_is_refused),
