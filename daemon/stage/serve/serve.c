@@ -150,6 +150,15 @@ static void seq_over(struct server_run *s, struct seq *q)
     seq_end(s, q);
 }
 
+/* Of so many answers the usual length is known, and before there was one it is FIRST_LENGTH. */
+enum { USUAL_OF = 8, FIRST_LENGTH = 128 };
+
+static void answer_ended(struct server_run *s, const struct seq *q)
+{
+    s->usual_length += ((double)(q->n - q->n_prompt) - s->usual_length) / USUAL_OF;
+    tell_ended(s, q);
+}
+
 static void land(struct server_run *s, const struct flight *f)
 {
     for (size_t i = 0; i < f->batch.npieces; i++) {
@@ -158,7 +167,7 @@ static void land(struct server_run *s, const struct flight *f)
             if (q->ask->kind == ASK_EMBED)
                 tell_embedded(s, q);
             else
-                tell_ended(s, q);
+                answer_ended(s, q);
             seq_over(s, q);
         }
         seq_landed(q);
@@ -286,6 +295,7 @@ static int serve_open(struct server_run *s, struct head *h, struct runner *r, st
     s->pool = kv_pool_new(s->plan->kv_blocks, salt);
     int e = s->pool ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
     s->draft = h->draft;
+    s->usual_length = FIRST_LENGTH;
     e = e ? e : guessing_new(s, err);
     return e ? e : runner_serve(r, &s->ring, err);
 }

@@ -79,15 +79,18 @@ static struct line line_of(const struct draft_cost *c)
 
 struct prices {
     struct line ring, pass;
+    double read; /* of a row that the draft model reads */
 };
 
-/* Before it was timed, a draft model is taken for a fifth of the model. */
+/* Before it was timed, a draft model is taken for a fifth of the model. Where many rows are computed
+ * at once, each takes what a CPU can multiply: of a small model, about a pass. */
 static struct prices prices_of(const struct draft_known *k)
 {
     const double share = 0.2;
-    struct prices p = {line_of(&k->cost), line_of(&k->pass)};
+    struct prices p = {.ring = line_of(&k->cost), .pass = line_of(&k->pass)};
     if (!is_known(&k->cost) || !is_known(&k->pass))
         p.pass = (struct line){p.ring.base * share, p.ring.row * share};
+    p.read = k->read.rows > 0 && is_known(&k->cost) ? k->read.us / k->read.rows : p.pass.base;
     return p;
 }
 
@@ -141,16 +144,16 @@ static struct gain text_gain(const struct draft_known *k, const struct prices *p
     return gain_of(chance_of(k, c, DRAFT_TEXT), most, rate * p->ring.row, 0);
 }
 
-/* Rows that it is behind are paid for once, and good for many microbatches. */
+/* Rows that it is behind are paid for once, and good for the microbatches that follow. */
 static struct gain model_gain(const struct draft_known *k, const struct prices *p, const struct draft_case *c,
                               double rate, size_t passes)
 {
-    const double spread = 16;
+    const double microbatches = c->left > 2 ? (double)c->left / 2 : 1;
     const size_t most = passes < c->most ? passes : c->most;
     if (!c->behind)
         return (struct gain){0, 0};
     return gain_of(chance_of(k, c, DRAFT_MODEL), most, rate * (p->ring.row + p->pass.row),
-                   rate * p->pass.row * (double)(c->behind - 1) / spread);
+                   rate * p->read * (double)(c->behind - 1) / microbatches);
 }
 
 /* With so many passes of the draft model: what all sequences gain. */
@@ -220,9 +223,11 @@ static void try_texts(struct draft_case *cases, size_t n)
     }
 }
 
-/* One sequence, that which is the least behind; sooner, the less that is. */
-static void try_model(struct draft_known *k, struct draft_case *cases, size_t n)
+/* One sequence, that which is the least behind, once a try takes a small part of the time since the
+ * last one. */
+static void try_model(struct draft_known *k, const struct prices *p, struct draft_case *cases, size_t n)
 {
+    const double part = 1.0 / 48;
     struct draft_case *least = NULL;
     for (size_t i = 0; i < n; i++) {
         if (cases[i].length && cases[i].kind == DRAFT_MODEL)
@@ -230,7 +235,10 @@ static void try_model(struct draft_known *k, struct draft_case *cases, size_t n)
         if (cases[i].behind && cases[i].most && (!least || cases[i].behind < least->behind))
             least = &cases[i];
     }
-    if (!least || ++k->luck[DRAFT_MODEL].rested < REST + least->behind / 4)
+    if (!least || ++k->luck[DRAFT_MODEL].rested < REST)
+        return;
+    const double takes = p->pass.base + p->pass.row + p->read * (double)(least->behind - 1);
+    if (takes > part * (double)k->luck[DRAFT_MODEL].rested * (p->ring.base + p->ring.row * (double)n))
         return;
     least->kind = DRAFT_MODEL;
     least->length = 1;
@@ -253,5 +261,5 @@ void draft_choose(struct draft_known *k, struct draft_case *cases, size_t n)
         rate = better;
     }
     try_texts(cases, n);
-    try_model(k, cases, n);
+    try_model(k, &p, cases, n);
 }

@@ -38,6 +38,7 @@ struct draft_case {
     size_t found;  /* guesses from its text that there are */
     size_t behind; /* rows that the draft model would compute before its first guess, 1 at least; 0: it
                       cannot guess for this one */
+    size_t left;   /* tokens that are expected to come */
     struct draft_luck *luck[DRAFT_KINDS]; /* borrowed: its own */
     enum draft_kind kind;                 /* decided here, as the next */
     size_t length;
@@ -45,7 +46,8 @@ struct draft_case {
 
 /* What is known of all sequences together. */
 struct draft_known {
-    struct draft_cost cost, pass;        /* of microbatches, and of the draft model's passes */
+    struct draft_cost cost, pass;        /* of microbatches, and of the draft model's passes, */
+    struct draft_cost read;              /* and of those in which it reads what is there */
     struct draft_luck luck[DRAFT_KINDS]; /* of all answers; rested counts for DRAFT_MODEL alone */
 };
 

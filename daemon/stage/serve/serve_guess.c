@@ -80,6 +80,15 @@ static size_t behind(struct server_run *s, struct seq *q, size_t most)
     return q->n - smaller(q->drafted_to, q->n - 1);
 }
 
+/* Tokens to come: as many as answers have had lately, if it may have them. */
+static size_t expected(const struct server_run *s, const struct seq *q)
+{
+    enum { LEAST = 16 };
+    const size_t said = q->n - q->n_prompt, left = q->ask->max_tokens - said,
+                 usual = (size_t)s->usual_length;
+    return smaller(left, usual > said + LEAST ? usual - said : LEAST);
+}
+
 static void look_at(struct guessing *g, struct seq *q, size_t share)
 {
     struct draft_case *c = &g->cases[g->n];
@@ -88,7 +97,7 @@ static void look_at(struct guessing *g, struct seq *q, size_t share)
     q->guessed_by = DRAFT_TEXT;
     if (!most || seq_reserve(q, most))
         return;
-    *c = (struct draft_case){.most = most, .luck = {&q->luck[DRAFT_TEXT], &q->luck[DRAFT_MODEL]}};
+    *c = (struct draft_case){.most = most, .left = expected(g->s, q), .luck = {&q->luck[DRAFT_TEXT], &q->luck[DRAFT_MODEL]}};
     c->found = allowed(q, draft_find(q->ids, q->n, q->ids + q->n, most));
     c->behind = behind(g->s, q, most);
     g->ready[g->n++] = q;
@@ -163,8 +172,8 @@ static int run_pass(struct guessing *g, struct err *err)
     for (size_t i = 0; i < g->nrows && !r; i++)
         r = choose(g, g->of[i], logits + i * s->plan->vocab, err);
     const uint64_t us = (uint64_t)clock_since_us(clock_now(), start);
-    if (!r && is_short)
-        draft_cost_saw(&s->known.pass, g->nids, us);
+    if (!r)
+        draft_cost_saw(is_short ? &s->known.pass : &s->known.read, g->nids, us);
     atomic_fetch_add_explicit(&s->ring.progress->busy_us, us, memory_order_relaxed);
     g->npieces = g->nrows = g->nids = 0;
     return r;

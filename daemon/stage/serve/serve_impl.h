@@ -68,6 +68,7 @@ struct server_run {
     struct draft_model *draft; /* borrowed: the head's; NULL: there is none */
     struct draft_known known;
     struct guessing *guessing; /* owned */
+    double usual_length;       /* of answers, in tokens */
     struct serve_counts counts, told;
     struct instant told_at;
 };
