@@ -82,15 +82,15 @@ struct prices {
     double read; /* of a row that the draft model reads */
 };
 
-/* Before it was timed, a draft model is taken for a fifth of the model. Where many rows are computed
- * at once, each takes what a CPU can multiply: of a small model, about a pass. */
+/* Before it was timed, a draft model is taken for a fifth of the model; and a row that it reads for
+ * one more of the model's, as both are then multiplied as fast as the CPU can. */
 static struct prices prices_of(const struct draft_known *k)
 {
     const double share = 0.2;
     struct prices p = {.ring = line_of(&k->cost), .pass = line_of(&k->pass)};
     if (!is_known(&k->cost) || !is_known(&k->pass))
         p.pass = (struct line){p.ring.base * share, p.ring.row * share};
-    p.read = k->read.rows > 0 && is_known(&k->cost) ? k->read.us / k->read.rows : p.pass.base;
+    p.read = k->read.rows > 0 && is_known(&k->cost) ? k->read.us / k->read.rows : p.ring.row;
     return p;
 }
 
@@ -106,11 +106,14 @@ void draft_luck_saw(struct draft_luck *l, size_t guessed, size_t right)
     l->rested = 0;
 }
 
-/* That the next guess is right. Of a new answer it is what it is of the others. */
+/* That the next guess is right. Of a new answer it is what it is of the others. A draft model was
+ * chosen by somebody who thinks that it is good: some wrong guesses do not mean that it is not. */
 static double chance_of(const struct draft_known *k, const struct draft_case *c, enum draft_kind kind)
 {
+    static const struct draft_luck before[DRAFT_KINDS] = {[DRAFT_TEXT] = {2, 1, 0}, [DRAFT_MODEL] = {5, 4, 0}};
     const struct draft_luck *all = &k->luck[kind], *own = c->luck[kind];
-    const double prior = 2, of_all = (all->right + 1) / (all->tried + 2);
+    const double prior = 2,
+                 of_all = (all->right + before[kind].right) / (all->tried + before[kind].tried);
     return (own->right + prior * of_all) / (own->tried + prior);
 }
 
@@ -223,25 +226,47 @@ static void try_texts(struct draft_case *cases, size_t n)
     }
 }
 
-/* One sequence, that which is the least behind, once a try takes a small part of the time since the
- * last one. */
-static void try_model(struct draft_known *k, const struct prices *p, struct draft_case *cases, size_t n)
+/* Whom a draft model that rests is tried for, because it has the least to read. */
+static struct draft_case *least_behind(struct draft_case *cases, size_t n)
 {
-    const double part = 1.0 / 48;
     struct draft_case *least = NULL;
-    for (size_t i = 0; i < n; i++) {
-        if (cases[i].length && cases[i].kind == DRAFT_MODEL)
-            return;
+    for (size_t i = 0; i < n; i++)
         if (cases[i].behind && cases[i].most && (!least || cases[i].behind < least->behind))
             least = &cases[i];
-    }
-    if (!least || ++k->luck[DRAFT_MODEL].rested < REST)
+    return least;
+}
+
+/* Its bad luck is forgotten once some guesses, and what it reads before, take a small part of the
+ * time since then. */
+static void forget_luck(struct draft_known *k, const struct prices *p, struct draft_case *least, size_t n)
+{
+    const double part = 1.0 / 48, guesses = 8;
+    const double takes = p->read * (double)(least->behind - 1) + guesses * (p->pass.base + p->pass.row),
+                 rested = k->luck[DRAFT_MODEL].rested;
+    if (rested < REST || takes > part * rested * (p->ring.base + p->ring.row * (double)n))
         return;
-    const double takes = p->pass.base + p->pass.row + p->read * (double)(least->behind - 1);
-    if (takes > part * (double)k->luck[DRAFT_MODEL].rested * (p->ring.base + p->ring.row * (double)n))
+    k->luck[DRAFT_MODEL] = *least->luck[DRAFT_MODEL] = (struct draft_luck){0};
+}
+
+/* Until some guesses were seen, one sequence tries it. */
+static void prepare_model(struct draft_known *k, const struct prices *p, struct draft_case *cases, size_t n)
+{
+    const double some = 6;
+    struct draft_case *least = least_behind(cases, n);
+    if (!least)
         return;
-    least->kind = DRAFT_MODEL;
-    least->length = 1;
+    forget_luck(k, p, least, n);
+    for (size_t i = 0; i < n && k->luck[DRAFT_MODEL].tried < some; i++)
+        if (&cases[i] != least)
+            cases[i].behind = 0;
+}
+
+static void count_rest(struct draft_known *k, struct draft_case *cases, size_t n)
+{
+    bool is_used = !least_behind(cases, n);
+    for (size_t i = 0; i < n; i++)
+        is_used = is_used || (cases[i].length && cases[i].kind == DRAFT_MODEL);
+    k->luck[DRAFT_MODEL].rested += !is_used;
 }
 
 /* The best share of two sums, by Dinkelbach's way (On nonlinear fractional programming, 1967): what
@@ -252,6 +277,7 @@ void draft_choose(struct draft_known *k, struct draft_case *cases, size_t n)
     const struct prices p = prices_of(k);
     for (size_t i = 0; i < n; i++)
         cases[i].length = 0;
+    prepare_model(k, &p, cases, n);
     double rate = rate_of(k, &p, cases, n);
     for (size_t i = 0; i < ROUNDS; i++) {
         choose_for(k, &p, cases, n, rate);
@@ -261,5 +287,5 @@ void draft_choose(struct draft_known *k, struct draft_case *cases, size_t n)
         rate = better;
     }
     try_texts(cases, n);
-    try_model(k, &p, cases, n);
+    count_rest(k, cases, n);
 }

@@ -37,7 +37,7 @@ struct draft_case {
     size_t most;   /* guesses that it may have */
     size_t found;  /* guesses from its text that there are */
     size_t behind; /* rows that the draft model would compute before its first guess, 1 at least; 0: it
-                      cannot guess for this one */
+                      cannot guess for this one, or, decided here, is not to */
     size_t left;   /* tokens that are expected to come */
     struct draft_luck *luck[DRAFT_KINDS]; /* borrowed: its own */
     enum draft_kind kind;                 /* decided here, as the next */
