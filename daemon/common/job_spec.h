@@ -42,7 +42,7 @@ struct job_spec {
      * of a request, 0: as many as the model was made for; sequences and rows of a prompt in a
      * microbatch; whether keys and values are kept as bf16. */
     const char *served_name;
-    const json_t *adapters; /* {name for clients: folder}, or NULL: none */
+    const json_t *adapters;  /* {name for clients: folder}, or NULL: none */
     const char *draft_model; /* one that guesses tokens, on the head alone; NULL: there is none */
     size_t draft_bits;       /* of it, as weight_bits */
     size_t max_context, max_num_seqs, prefill_step, draft_max;

@@ -20,8 +20,8 @@
 #include "engine/model/adapter_names.h"
 
 enum {
-    CHUNK = 512,    /* positions of a prefill message */
-    AGAIN = 64      /* messages at once, of tokens that were generated before */
+    CHUNK = 512, /* positions of a prefill message */
+    AGAIN = 64   /* messages at once, of tokens that were generated before */
 };
 
 void head_say_positions(struct head *h, size_t n, const char *what)

@@ -66,8 +66,8 @@ struct head {
     const struct family *family;
     struct tokenizer *tok;          /* owned, or NULL */
     struct stage_data train, valid; /* owned; of a job without, nothing */
-    struct draft_model *draft; /* owned: of a job that serves, or NULL; it is opened with the stage */
-    uint64_t steps;            /* of a training job: the last one */
+    struct draft_model *draft;      /* owned: of a job that serves, or NULL; it is opened with the stage */
+    uint64_t steps;                 /* of a training job: the last one */
     uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
     uint32_t *

@@ -35,8 +35,8 @@ static int check_token(const struct draft_setup *setup, const struct tokenizer *
     return err_set(err, -EINVAL,
                    "--draft-model %s has another vocabulary: token %u is \"%.*s\" there, and \"%.*s\" in the "
                    "served model; name a model of the same family",
-                   setup->dir, id, (int)(nmine < 60 ? nmine : 60), mine ? mine : "",
-                   (int)(n < 60 ? n : 60), text ? text : "");
+                   setup->dir, id, (int)(nmine < 60 ? nmine : 60), mine ? mine : "", (int)(n < 60 ? n : 60),
+                   text ? text : "");
 }
 
 static int check_tokens(const struct draft_setup *setup, size_t vocab, struct err *err)

@@ -22,11 +22,11 @@ struct draft_model;
 struct maps;
 
 struct draft_setup {
-    const char *dir;              /* borrowed as long as the draft model, as the next */
-    const struct job_plan *plan;  /* of the served model: its positions, rows and blocks are decided */
-    const struct config *served;  /* borrowed during the call, as the next */
-    const struct tokenizer *tok;  /* of the served model; NULL: it has none */
-    size_t weight_bits;           /* as in stage_spec */
+    const char *dir;             /* borrowed as long as the draft model, as the next */
+    const struct job_plan *plan; /* of the served model: its positions, rows and blocks are decided */
+    const struct config *served; /* borrowed during the call, as the next */
+    const struct tokenizer *tok; /* of the served model; NULL: it has none */
+    size_t weight_bits;          /* as in stage_spec */
 };
 
 /* Reads its config and tokenizer, and measures it. −EINVAL: another vocabulary; the sentence names

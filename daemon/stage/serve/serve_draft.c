@@ -110,10 +110,10 @@ void draft_luck_saw(struct draft_luck *l, size_t guessed, size_t right)
  * chosen by somebody who thinks that it is good: some wrong guesses do not mean that it is not. */
 static double chance_of(const struct draft_known *k, const struct draft_case *c, enum draft_kind kind)
 {
-    static const struct draft_luck before[DRAFT_KINDS] = {[DRAFT_TEXT] = {2, 1, 0}, [DRAFT_MODEL] = {5, 4, 0}};
+    static const struct draft_luck before[DRAFT_KINDS] = {
+        [DRAFT_TEXT] = {2, 1, 0}, [DRAFT_MODEL] = {5, 4, 0}};
     const struct draft_luck *all = &k->luck[kind], *own = c->luck[kind];
-    const double prior = 2,
-                 of_all = (all->right + before[kind].right) / (all->tried + before[kind].tried);
+    const double prior = 2, of_all = (all->right + before[kind].right) / (all->tried + before[kind].tried);
     return (own->right + prior * of_all) / (own->tried + prior);
 }
 

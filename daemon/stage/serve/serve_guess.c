@@ -28,9 +28,9 @@ struct guessing {
     size_t ndraft;
     /* The pass that is put together. */
     struct stage_piece pieces[JOB_SERVED_MAX];
-    uint32_t rows[JOB_SERVED_MAX]; /* [nrows] that are chosen from, */
+    uint32_t rows[JOB_SERVED_MAX];       /* [nrows] that are chosen from, */
     struct drafting *of[JOB_SERVED_MAX]; /* and for whom */
-    uint32_t *ids;                 /* owned [plan->tokens], `nids` of them used */
+    uint32_t *ids;                       /* owned [plan->tokens], `nids` of them used */
     size_t npieces, nrows, nids;
 };
 
@@ -84,8 +84,7 @@ static size_t behind(struct server_run *s, struct seq *q, size_t most)
 static size_t expected(const struct server_run *s, const struct seq *q)
 {
     enum { LEAST = 16 };
-    const size_t said = q->n - q->n_prompt, left = q->ask->max_tokens - said,
-                 usual = (size_t)s->usual_length;
+    const size_t said = q->n - q->n_prompt, left = q->ask->max_tokens - said, usual = (size_t)s->usual_length;
     return smaller(left, usual > said + LEAST ? usual - said : LEAST);
 }
 
@@ -97,7 +96,8 @@ static void look_at(struct guessing *g, struct seq *q, size_t share)
     q->guessed_by = DRAFT_TEXT;
     if (!most || seq_reserve(q, most))
         return;
-    *c = (struct draft_case){.most = most, .left = expected(g->s, q), .luck = {&q->luck[DRAFT_TEXT], &q->luck[DRAFT_MODEL]}};
+    *c = (struct draft_case){
+        .most = most, .left = expected(g->s, q), .luck = {&q->luck[DRAFT_TEXT], &q->luck[DRAFT_MODEL]}};
     c->found = allowed(q, draft_find(q->ids, q->n, q->ids + q->n, most));
     c->behind = behind(g->s, q, most);
     g->ready[g->n++] = q;

@@ -69,8 +69,11 @@ static struct draft_case chosen_in(const struct world_of *w, size_t found, size_
 {
     struct draft_luck own[DRAFT_KINDS];
     struct draft_known known = known_in(w, own);
-    struct draft_case c = {
-        .most = 16, .found = found, .behind = behind, .left = 128, .luck = {&own[DRAFT_TEXT], &own[DRAFT_MODEL]}};
+    struct draft_case c = {.most = 16,
+                           .found = found,
+                           .behind = behind,
+                           .left = 128,
+                           .luck = {&own[DRAFT_TEXT], &own[DRAFT_MODEL]}};
     draft_choose(&known, &c, 1);
     return c;
 }
@@ -86,8 +89,8 @@ static void as_many_as_pay(void **state)
     struct draft_known known = {0};
     struct draft_case c = {.most = 16, .found = 16, .luck = {&own[0], &own[1]}};
     (void)state;
-    assert_int_equal(length_in(10000, 8), 16); /* a row costs next to nothing, and all are right */
-    assert_int_equal(length_in(1000, 0), 0);   /* none is right */
+    assert_int_equal(length_in(10000, 8), 16);            /* a row costs next to nothing, and all are right */
+    assert_int_equal(length_in(1000, 0), 0);              /* none is right */
     assert_true(length_in(100, 4) < length_in(10000, 4)); /* rows that cost more are fewer */
     assert_int_equal(length_in(1, 1), 0);
     draft_choose(&known, &c, 1);
@@ -121,7 +124,7 @@ static void who_is_right_for_his_price(void **state)
     c = chosen_in(&(struct world_of){10000, 500, 0, 8}, 0, 0); /* not to be asked */
     assert_int_equal(c.length, 0);
     const size_t near = chosen_in(&(struct world_of){10000, 3000, 0, 6}, 0, 1).length;
-    assert_true(near > 0 && near < 16); /* a pass costs a third: a few */
+    assert_true(near > 0 && near < 16);                              /* a pass costs a third: a few */
     c = chosen_in(&(struct world_of){10000, 3000, 0, 6}, 0, 100000); /* and more than that to read */
     assert_int_equal(c.length, 0);
 }
