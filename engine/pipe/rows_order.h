@@ -42,8 +42,8 @@ struct rows_source {
     int (*piece)(void *owner, void *seq, size_t n); /* its next n rows */
 };
 
-/* What one microbatch will have: the first so many of the sequences that wait for a token, and guesses
- * of all of them together. */
+/* What one microbatch will have: the first so many of the sequences that wait for a token, and
+ * guesses of all of them together. */
 struct rows_share {
     size_t tokens, spare;
 };

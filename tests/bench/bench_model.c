@@ -2,9 +2,9 @@
  *
  * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width
  * and vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it,
- * about as large as 110m; 110m_late is a model whose first layer, 110m_first, alone says nearly the
- * same, as a good draft model does; `long` and `long_latent` are for sequences of 8192 tokens. `bench_model
- * --machine` says what this CPU is to us. */
+ * about as large as 110m; 110m_late is a model whose first layer, 110m_first, alone says nearly
+ * the same, as a good draft model does; `long` and `long_latent` are for sequences of 8192 tokens.
+ * `bench_model --machine` says what this CPU is to us. */
 #include <errno.h>
 #include <math.h>
 #include <sys/stat.h>

@@ -7,8 +7,8 @@
  * 99th percentile, in ms. With a late request all of it is about the time until its first token.
  * usage: bench_serve BASE MODEL [KEY=NUMBER …]; BASE is a socket's path or http://ADDRESS. Keys:
  * streams, tokens, prompt (tokens of each), same=1 (all prompts are alike), seed, bias (a token
- * that is always chosen), top_k (of so many tokens one is chosen), late (once all streams run, one more request with a prompt of so many
- * tokens) */
+ * that is always chosen), top_k (of so many tokens one is chosen), late (once all streams run, one
+ * more request with a prompt of so many tokens) */
 #include <curl/curl.h>
 #include <math.h>
 #include <stdbool.h>

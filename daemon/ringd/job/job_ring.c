@@ -97,7 +97,8 @@ static void describe_work(const struct member *m, const uint8_t self[16], const 
         snprintf(why, size, "node %s holds %d stages, as many as it can", m->name, MEMBER_STAGES);
 }
 
-/* A draft model is for the head alone. What has served before goes on without it until it is there. */
+/* A draft model is for the head alone. What has served before goes on without it until it is
+ * there. */
 static void look_for_models(const struct job_ring *j, const struct job *job, const struct members_ring *ring,
                             char *why, size_t size)
 {

@@ -97,7 +97,8 @@ void head_rest(struct head *h);
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 
 /* Opens the draft model that was planned, if one was. num, maps: borrowed until head_rest or
- * head_done. A job that has served before goes on without one that cannot be opened, and says so. */
+ * head_done. A job that has served before goes on without one that cannot be opened, and says
+ * so. */
 int head_open_draft(struct head *h, struct num *num, struct maps *maps, struct err *err);
 
 /* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The part of stage_head.h that plans a job that serves: its adapters, its pool, and the draft model
- * that the head has beside its stage. Called by head_plan. Main thread of rank 0. */
+ * The part of stage_head.h that plans a job that serves: its adapters, its pool, and the draft
+ * model that the head has beside its stage. Called by head_plan. Main thread of rank 0. */
 #ifndef DAEMON_STAGE_HEAD_SERVE_H
 #define DAEMON_STAGE_HEAD_SERVE_H
 

@@ -72,7 +72,8 @@ static int want_token(struct server_run *s, struct flight *f, struct seq *q, con
 }
 
 /* The tokens behind its last row and behind the guessed ones before it. Guesses that the form
- * forbids were cut off (serve_guess.c); one that cannot be followed now is a fault of this sequence. */
+ * forbids were cut off (serve_guess.c); one that cannot be followed now is a fault of this
+ * sequence. */
 static int want_tokens(struct server_run *s, struct flight *f, struct seq *q, size_t guessed, struct err *err)
 {
     struct form_at form = form_at_copy(&q->form);

@@ -62,7 +62,7 @@ static double slope_of(const struct draft_cost *c)
 }
 
 /* A time without rows, and what each row adds. */
-struct line {
+struct price {
     double base, row;
 };
 
@@ -71,14 +71,14 @@ static bool is_known(const struct draft_cost *c)
     return c->weight >= 4 && c->us > 0;
 }
 
-static struct line line_of(const struct draft_cost *c)
+static struct price price_of(const struct draft_cost *c)
 {
     const double slope = slope_of(c), base = is_known(c) ? c->us / (c->weight + slope * c->rows) : 1;
-    return (struct line){base, slope * base};
+    return (struct price){base, slope * base};
 }
 
 struct prices {
-    struct line ring, pass;
+    struct price ring, pass;
     double read; /* of a row that the draft model reads */
 };
 
@@ -87,9 +87,9 @@ struct prices {
 static struct prices prices_of(const struct draft_known *k)
 {
     const double share = 0.2;
-    struct prices p = {.ring = line_of(&k->cost), .pass = line_of(&k->pass)};
+    struct prices p = {.ring = price_of(&k->cost), .pass = price_of(&k->pass)};
     if (!is_known(&k->cost) || !is_known(&k->pass))
-        p.pass = (struct line){p.ring.base * share, p.ring.row * share};
+        p.pass = (struct price){p.ring.base * share, p.ring.row * share};
     p.read = k->read.rows > 0 && is_known(&k->cost) ? k->read.us / k->read.rows : p.ring.row;
     return p;
 }

@@ -2,9 +2,9 @@
  *
  * Tokens that may come next: guessed from the request's own text (prompt lookup decoding; Saxena
  * 2023, github.com/apoorvumang/prompt-lookup-decoding), or by a draft model (draft_model.h).
- * Guessed tokens are rows of the same microbatch, and each is kept only if it is the very token that
- * would have been chosen. Who guesses, and how many, follows from what was measured. PURE; any
- * thread. */
+ * Guessed tokens are rows of the same microbatch, and each is kept only if it is the very token
+ * that would have been chosen. Who guesses, and how many, follows from what was measured. PURE;
+ * any thread. */
 #ifndef DAEMON_SERVE_DRAFT_H
 #define DAEMON_SERVE_DRAFT_H
 
