@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Guesses for the next microbatch, before its rows are put together (serve_batch.c): serve_draft.h
- * says who guesses, and the draft model guesses for all sequences at once, a token in each pass. A
- * sequence that it has not read is read by it in pieces, and guessed for behind the last of them. */
+ * Guesses for the next microbatch, before its rows are put together (serve_batch.c). serve_draft.h
+ * says who guesses, and the draft model guesses for all sequences at once, a token in each pass. It
+ * reads a sequence that it has not read in pieces, and guesses behind the last of them. */
 #include "daemon/stage/serve/serve_impl.h"
 
 #include <errno.h>
