@@ -24,7 +24,8 @@ export function loadFigures(name) {
         figure('Sequences', String(load.running), load.waiting ? `and ${load.waiting} wait` : ''),
         figure('Tokens/s', load.running && !speed ? '–' : number(load.running ? speed : 0, 3)), // of the first second nothing is known
         figure('Prefix hits', prompts ? percent(load.cached_tokens / prompts) : '–', 'of prompts'),
-        load.guessed_tokens > 0 && figure('Guessed right', percent(load.guessed_right / load.guessed_tokens)),
+        load.guessed_tokens > 0 && figure('Guessed right', percent(load.guessed_right / load.guessed_tokens), 'from the text'),
+        load.drafted_tokens > 0 && figure('Drafted right', percent(load.drafted_right / load.drafted_tokens), 'by the draft model'),
         load.preempted > 0 && figure('Put off', String(load.preempted), 'for lack of memory')), memory(load)];
 }
 

@@ -102,6 +102,8 @@ static const struct field plan_fields[] = {
     ROW("bwd_w_only", NUMBERS(bwd_w_only, FIELD_ANY, stages, 0),
         .doc = "by stage: buffers for what task I leaves for W"),
     ROW("bytes", NUMBERS(bytes, FIELD_ANY, ranks, 0), .doc = "by rank: the memory it takes"),
+    ROW("draft_bytes", FIELD_WHOLE, AT(draft_bytes), .min = 0, .max = FIELD_ANY,
+        .doc = "of rank 0, among them: of the draft model of a job that serves; else 0"),
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
         .doc = "most steps of a round, over all adapters"),
     ROW("more", FIELD_LIST, BY_HAND, .items = "object",

@@ -54,7 +54,8 @@ struct job_plan {
     /* Buffers, as in stage_spec. activations 0: one for each slot, else forwards run again;
      * bwd_w_only 0: the stage has no I and W. */
     size_t activations[JOB_MAX_STAGES], bwd_x_only[JOB_MAX_STAGES], bwd_w_only[JOB_MAX_STAGES];
-    size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
+    size_t bytes[JOB_MAX_RANKS]; /* predicted memory, */
+    size_t draft_bytes;          /* and what of rank 0's is a draft model's; 0: there is none */
 };
 
 /* Where a key of a plan is to be found: as it goes round, as the API shows it and the store keeps

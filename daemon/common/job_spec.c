@@ -184,6 +184,9 @@ static void check_serve(const struct job_spec *s, struct rules *r)
     demand(r, s->model, "--model DIR is needed, or a word: list, show, stop or adapter");
     demand(r, !s->model || *job_served_name(s),
            "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
+    demand(r, !s->draft_bits || s->draft_model, "--draft-weights needs --draft-model");
+    demand(r, s->draft_max || !s->draft_model,
+           "--draft-model guesses nothing with --draft-max 0: give another --draft-max, or leave one out");
     check_adapters(s, r);
 }
 

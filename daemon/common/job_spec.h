@@ -42,7 +42,9 @@ struct job_spec {
      * of a request, 0: as many as the model was made for; sequences and rows of a prompt in a
      * microbatch; whether keys and values are kept as bf16. */
     const char *served_name;
-    const json_t *adapters; /* {name for clients: folder}, or NULL: none */
+    const json_t *adapters;  /* {name for clients: folder}, or NULL: none */
+    const char *draft_model; /* one that guesses tokens, on the head alone; NULL: there is none */
+    size_t draft_bits;       /* of it, as weight_bits */
     size_t max_context, max_num_seqs, prefill_step, draft_max;
     bool kv_is_bf16;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
@@ -90,6 +92,7 @@ struct job_spec {
      * at. */
     size_t log_from, log_step;
     size_t submitted; /* when, in seconds since 1970 */
+    bool is_again;    /* of a job that serves: it was planned before, here or on another head */
     bool goes_on;     /* it has saved a state before, which is to be in adapter_out */
 };
 

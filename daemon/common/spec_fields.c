@@ -145,9 +145,14 @@ static const struct field spec_fields[] = {
           "read prompts in pieces of this many tokens; answers under way wait for one piece "
           "at most"),
     WHOLE("draft_max", SERVE, draft_max, 0, JOB_DRAFT_MAX, 16, "N",
-          "guess this many tokens of an answer at most from the text before them, where that "
-          "is faster; the "
-          "answers are the same; 0: none"),
+          "guess this many tokens of an answer at most, from the text before them or with "
+          "--draft-model, where that is faster; the answers are the same; 0: none"),
+    PATH("draft_model", SERVE, draft_model, FIELD_MODEL, "DIR",
+         "also guess tokens with this smaller model of the same vocabulary: a directory, a "
+         "GGUF file or a name as of --model, on the head's node alone"),
+    CHOICE("draft_weights", SERVE, draft_bits, weights, 0,
+           "take the weights of --draft-model as they are stored, or quantize them to 8 or 4 "
+           "bits"),
     CHOICE("kv", SERVE, kv_is_bf16, kv_types, false,
            "number type of stored keys and values; bf16 takes half the memory, and is less "
            "exact"),
@@ -424,6 +429,8 @@ static const struct field spec_fields[] = {
            .max = FIELD_ANY),
     {"changes", FIELD_WHOLE, DAEMON, 0, 0, .max = FIELD_ANY,
      .doc = "of a job that serves: how often its adapters were changed"},
+    UNSAID("is_again", FIELD_FLAG, DAEMON, is_again,
+           "of a job that serves: it was planned before, here or on another head"),
     UNSAID("goes_on", FIELD_FLAG, DAEMON, goes_on,
            "of a job that was interrupted: it has saved a state in adapter_out"),
     UNSAID("state_dir", FIELD_TEXT, DAEMON, state_dir, "the daemon's own folder"),

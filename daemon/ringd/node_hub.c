@@ -19,6 +19,15 @@ static int send_message(void *owner, const uint8_t to[16], json_t *message)
     return peers_send(n->peers, to, message);
 }
 
+static void add_models(json_t *names, const struct job *job)
+{
+    const bool is_over = job_state_ended(job->state);
+    if (!is_over && job->asked.model)
+        json_array_append_new(names, json_string(job->asked.model));
+    if (!is_over && job->asked.draft_model)
+        json_array_append_new(names, json_string(job->asked.draft_model));
+}
+
 /* Of the jobs here and of those of other heads: this node may have a part in any. */
 static json_t *in_use(void *owner)
 {
@@ -26,8 +35,7 @@ static json_t *in_use(void *owner)
     json_t *names = json_array(), *rows = json_array(), *row;
     size_t i;
     for (const struct job *job = n->coord ? coord_first(n->coord) : NULL; job; job = job->next)
-        if (!job_state_ended(job->state) && job->asked.model)
-            json_array_append_new(names, json_string(job->asked.model));
+        add_models(names, job);
     elsewhere_add_rows(n->elsewhere, rows);
     json_array_foreach (rows, i, row)
         if (!job_row_ended(row) && json_is_string(json_object_get(row, "model")))

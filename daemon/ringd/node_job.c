@@ -60,9 +60,12 @@ static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct 
                       enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
-    const char *model = json_string_value(json_object_get(spec, "model"));
+    const char *model = json_string_value(json_object_get(spec, "model")),
+               *draft = json_string_value(json_object_get(spec, "draft_model"));
     if (n->supply && model)
         supply_used(n->supply, model);
+    if (n->supply && draft)
+        supply_used(n->supply, draft);
     workers_plan(n->workers, job, attempt, origin, type, spec, nodes, loan);
 }
 

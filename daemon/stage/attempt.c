@@ -125,6 +125,7 @@ static uint64_t mapped_bytes(const struct attempt *a)
 {
     uint64_t bytes = a->plan.tune.random_init ? 0 : 2 * (uint64_t)model_file_bytes(a->plan.model);
     struct stat st;
+    bytes += a->draft ? 2 * (uint64_t)model_file_bytes(a->draft) : 0;
     for (size_t i = 0; i + 1 < a->nheld; i++)
         bytes += fstat(a->held[i], &st) ? 0 : (uint64_t)st.st_size;
     return bytes;

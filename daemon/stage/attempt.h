@@ -34,6 +34,7 @@ struct attempt {
     struct hold *hold; /* NULL: the plan has none */
     struct runner *runner;
     struct memory_watch memory;
+    const char *draft; /* borrowed: the folder or file of the head's draft model; NULL: there is none */
 };
 
 /* The daemon's message "open": takes its plan and rank, and checks them against the model and this

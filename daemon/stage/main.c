@@ -55,6 +55,7 @@
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/stage_data.h"
+#include "daemon/stage/serve/draft_model.h"
 #include "daemon/stage/serve/serve.h"
 #include "daemon/stage/stage_merge.h"
 #include "daemon/stage/stage_text.h"
@@ -153,7 +154,9 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
         r = err_set(err, -ENOMEM, "out of memory");
     if (r)
         return explain_rights(p, r, err);
-    r = attempt_open(&p->attempt, &config, p->num, p->maps, err);
+    p->attempt.draft = p->head.draft ? draft_model_dir(p->head.draft) : NULL;
+    r = head_open_draft(&p->head, p->num, p->maps, err);
+    r = r ? r : attempt_open(&p->attempt, &config, p->num, p->maps, err);
     p->is_opening = r;
     return r;
 }
@@ -373,9 +376,9 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
 static void process_done(struct process *p)
 {
     attempt_done(&p->attempt);
+    head_done(&p->head); /* what it has opened is of the next two */
     maps_free(p->maps);
     num_free(p->num);
-    head_done(&p->head);
     stage_events_done(&p->events);
     progress_detach(p->progress);
     json_decref(p->cell);

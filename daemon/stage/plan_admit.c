@@ -76,6 +76,8 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
         r = admit_caches(p, err);
     if (!r && p->kv_blocks)
         r = at_most(err, "seqs", p->seqs, JOB_SERVED_MAX);
+    if (!r && p->type != JOB_SERVE)
+        r = exactly(err, "draft_bytes", p->draft_bytes, 0);
     if (!r && p->kv_blocks)
         r = exactly(err, "the number of its stages", p->stages, p->ranks);
     if (!r)

@@ -44,15 +44,25 @@ static struct census count(const struct rows_source *from)
     return n;
 }
 
-/* A token of each that waits for one, but of `most` at most. What is left of `choices` is for
- * guesses, in equal parts. */
-static int add_tokens(struct rows_filling *f, size_t wanting, size_t most, size_t choices)
+struct rows_share rows_order_share(const struct rows_limits *limits, const struct rows_source *source)
+{
+    const struct census n = count(source);
+    const size_t share = (n.running + limits->ranks - 1) / limits->ranks,
+                 most = limits->seqs - (n.prompts && limits->seqs > 1),
+                 choices = n.prompts ? most - smaller(most, n.prompts - 1) : most,
+                 tokens = smaller(n.tokens, smaller(share, most));
+    return (struct rows_share){tokens, choices > tokens ? choices - tokens : 0};
+}
+
+/* A token of each that waits for one, but of `share` at most, and guesses in equal parts. */
+static int add_tokens(struct rows_filling *f, struct rows_share share)
 {
     const struct rows_source *from = f->from;
-    size_t spare = choices > wanting ? choices - wanting : 0;
-    for (void *at = from->next(from->owner, NULL); at && f->seqs < most; at = from->next(from->owner, at)) {
+    size_t spare = share.spare;
+    for (void *at = from->next(from->owner, NULL); at && f->seqs < share.tokens;
+         at = from->next(from->owner, at)) {
         const struct rows_seq q = from->look(at);
-        const size_t left = wanting > f->seqs ? wanting - f->seqs : 1;
+        const size_t left = share.tokens - f->seqs;
         const int n = wants_token(&q) ? from->token(from->owner, at, (spare + left - 1) / left) : 0;
         if (n < 0)
             return n;
@@ -98,12 +108,7 @@ static int add_prompts(struct rows_filling *f)
 int rows_order_next(const struct rows_limits *limits, const struct rows_source *source)
 {
     struct rows_filling f = {.limits = limits, .from = source};
-    const struct census n = count(source);
-    const size_t share = (n.running + limits->ranks - 1) / limits->ranks,
-                 most = limits->seqs - (n.prompts && limits->seqs > 1),
-                 choices = n.prompts ? most - smaller(most, n.prompts - 1) : most,
-                 tokens = smaller(share, most);
-    int r = add_tokens(&f, smaller(n.tokens, tokens), tokens, choices);
+    int r = add_tokens(&f, rows_order_share(limits, source));
     r = r ? r : add_prompts(&f);
     return r ? r : (int)f.seqs;
 }

@@ -43,6 +43,13 @@ struct rows_source {
     int (*piece)(void *owner, void *seq, size_t n); /* its next n rows */
 };
 
+/* What one microbatch will have: the first so many of the sequences that wait for a token, and
+ * guesses of all of them together. */
+struct rows_share {
+    size_t tokens, spare;
+};
+struct rows_share rows_order_share(const struct rows_limits *limits, const struct rows_source *source);
+
 /* One microbatch. Returns how many sequences have rows in it, 0: there is nothing to compute; or
  * the first −errno of the caller's functions. */
 int rows_order_next(const struct rows_limits *limits, const struct rows_source *source);

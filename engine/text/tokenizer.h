@@ -23,6 +23,9 @@ int tokenizer_id(const struct tokenizer *tok, const char *token,
                  uint32_t *ret);                              /* exact token text; −ENOENT */
 bool tokenizer_has(const struct tokenizer *tok, uint32_t id); /* is there such a token? */
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id);
+/* How a token is written in tokenizer.json, borrowed; NULL: there is none with this id. ret_n
+ * may be NULL. */
+const char *tokenizer_text(const struct tokenizer *tok, uint32_t id, size_t *ret_n);
 
 /* UTF-8 text (invalid bytes become U+FFFD) → ids, a fresh array the caller frees. `special` adds
  * what the post-processor adds (BOS and the like). Special tokens written in the text are

@@ -21,9 +21,6 @@ struct tokenizer {
     struct decoder dec;
 };
 
-/* How a token is written in tokenizer.json; NULL: there is none with this id. ret_n may be NULL. */
-const char *tokenizer_text(const struct tokenizer *tok, uint32_t id, size_t *ret_n);
-
 /* Working space of decoding; one per thread. */
 struct tok_work {
     struct pattern_scratch *scratch; /* owned */

@@ -2,8 +2,9 @@
  *
  * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width
  * and vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it,
- * about as large as 110m; `long` and `long_latent` are for sequences of 8192 tokens. `bench_model
- * --machine` says what this CPU is to us. */
+ * about as large as 110m; 110m_late is a model whose first layer, 110m_first, alone says nearly
+ * the same, as a good draft model does; `long` and `long_latent` are for sequences of 8192 tokens.
+ * `bench_model --machine` says what this CPU is to us. */
 #include <errno.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -26,6 +27,15 @@ static const struct shape shapes[] = {
              "\"num_hidden_layers\": 12, "
              "\"num_attention_heads\": 12, \"num_key_value_heads\": 12, \"vocab_size\": 32000, "
              "\"tie_word_embeddings\": true"},
+    {"110m_late",
+     "\"model_type\": \"llama\", \"hidden_size\": 768, \"intermediate_size\": 2048, \"num_hidden_layers\": "
+     "12, "
+     "\"num_attention_heads\": 12, \"num_key_value_heads\": 12, \"vocab_size\": 32000, "
+     "\"tie_word_embeddings\": true"},
+    {"110m_first", "\"model_type\": \"llama\", \"hidden_size\": 768, \"intermediate_size\": 2048, "
+                   "\"num_hidden_layers\": 1, "
+                   "\"num_attention_heads\": 12, \"num_key_value_heads\": 12, \"vocab_size\": 32000, "
+                   "\"tie_word_embeddings\": true"},
     {"1b4", "\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 8192, "
             "\"num_hidden_layers\": 4, "
             "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 128256, "
@@ -128,13 +138,16 @@ static struct listing list_tensors(const struct config *c)
 }
 
 /* Uniform, with the variance that keeps activations at one. */
-static void write_tensor(struct st_writer *w, const struct tensor_def *def)
+/* late: what layers behind the first add, as a share of what it adds. */
+static void write_tensor(struct st_writer *w, const struct tensor_def *def, float late)
 {
+    const bool adds = strstr(def->name, ".o_proj.") || strstr(def->name, ".down_proj."),
+               is_late = adds && !strstr(def->name, ".layers.0.");
     struct err err;
     const size_t n = def->rows * (def->cols ? def->cols : 1);
     float *x = bench_alloc(n * sizeof *x);
     struct rng rng = rng_for(SEED, def->name);
-    const float width = def->cols ? sqrtf(3.0f / (float)def->cols) : 0;
+    const float width = def->cols ? sqrtf(3.0f / (float)def->cols) * (is_late ? late : 1) : 0;
     rng_fill_uniform(&rng, x, n, def->cols ? -width : 1, def->cols ? width : 1);
     bench_must(st_writer_put(w, def->name, x, n, &err), &err);
     free(x);
@@ -176,7 +189,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/model.safetensors", argv[1]);
     bench_must(st_writer_open(&w, path, list.at, list.n, &err), &err);
     for (size_t i = 0; i < list.n; i++)
-        write_tensor(w, &list.defs[i]);
+        write_tensor(w, &list.defs[i], !strcmp(s->name, "110m_late") ? 0.02f : 1);
     bench_must(st_writer_finish(w, &err), &err);
     free(list.at);
     free(list.defs);

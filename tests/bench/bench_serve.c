@@ -7,8 +7,8 @@
  * 99th percentile, in ms. With a late request all of it is about the time until its first token.
  * usage: bench_serve BASE MODEL [KEY=NUMBER …]; BASE is a socket's path or http://ADDRESS. Keys:
  * streams, tokens, prompt (tokens of each), same=1 (all prompts are alike), seed, bias (a token
- * that is always chosen), late (once all streams run, one more request with a prompt of so many
- * tokens) */
+ * that is always chosen), top_k (of so many tokens one is chosen), late (once all streams run, one
+ * more request with a prompt of so many tokens) */
 #include <curl/curl.h>
 #include <math.h>
 #include <stdbool.h>
@@ -29,7 +29,7 @@ struct load {
     const char *base, *model;
     size_t streams, tokens, prompt, late;
     bool is_same;
-    int seed, bias;
+    int seed, bias, top_k;
     struct stream *all; /* [streams + 1]: the last one is the late one */
     CURLM *multi;
 };
@@ -82,7 +82,10 @@ static char *body_of(const struct load *l, size_t i, size_t prompt, size_t token
         x = x * 1664525 + 1013904223;
         at += sprintf(at, "%s%u", k ? "," : "", 300 + (x >> 16) % 20000);
     }
-    sprintf(at, "]}");
+    at += sprintf(at, "]");
+    if (l->top_k)
+        at += sprintf(at, ",\"top_k\":%d", l->top_k);
+    sprintf(at, "}");
     return body;
 }
 
@@ -203,6 +206,8 @@ static void read_key(struct load *l, const char *arg)
         l->is_same = value;
     else if (!strncmp(arg, "seed=", 5))
         l->seed = (int)value;
+    else if (!strncmp(arg, "top_k=", 6))
+        l->top_k = (int)value;
     else if (!strncmp(arg, "bias=", 5))
         l->bias = (int)value;
     else

@@ -70,6 +70,17 @@ if [ -n "${BENCH_SERVE:-}" ]; then
     two() { ask 1 plain tokens=96 seed="$1"; }
     pairs random
     "$RINGCTL" serve stop guess
+    # A draft model that is nearly always right, and one that is not.
+    "$RINGCTL" serve --model "$work/model-late" --name late --max-context 1024 >>"$work/said" 2>&1
+    "$RINGCTL" serve --model "$work/model-late" --draft-model "$work/model-first" --draft-weights int4 --name drafted --max-context 1024 >>"$work/said" 2>&1
+    one() { ask 1 drafted top_k=1 tokens=96 seed="$1"; }
+    two() { ask 1 late top_k=1 tokens=96 seed="$1"; }
+    pairs drafted
+    one() { ask 1 drafted tokens=96 seed="$1"; }
+    two() { ask 1 late tokens=96 seed="$1"; }
+    pairs undrafted
+    "$RINGCTL" serve stop drafted
+    "$RINGCTL" serve stop late
     if [ -n "${LLAMA_SERVER:-}" ]; then
         python3 "$(dirname "$0")/gguf.py" "$work/model" "$work/model.gguf"
         "$LLAMA_SERVER" -m "$work/model.gguf" -np 16 -c 16384 -t 1 -tb 1 --port 18099 >"$work/llama.said" 2>&1 &
@@ -116,13 +127,21 @@ mkdir "$work/model"
 for file in "$model"/*; do
     ln -s "$(realpath "$file")" "$work/model/"
 done
+for shape in late first; do
+    "$build/tests/bench/bench_model" "$work/model-$shape" "110m_$shape" f32
+done
 # Each token has a text, so that each one is an event of the stream.
-jq -r .vocab_size "$model/config.json" | awk '{
-    printf "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,"
-    printf "\"model\":{\"type\":\"BPE\",\"vocab\":{"
-    for (i = 0; i < $1; i++) printf "%s\"t%d\":%d", i ? "," : "", i, i
-    print "},\"merges\":[]}}"
-}' >"$work/model/tokenizer.json"
+words() {
+    awk '{
+        printf "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,"
+        printf "\"model\":{\"type\":\"BPE\",\"vocab\":{"
+        for (i = 0; i < $1; i++) printf "%s\"t%d\":%d", i ? "," : "", i, i
+        print "},\"merges\":[]}}"
+    }'
+}
+jq -r .vocab_size "$model/config.json" | words >"$work/model/tokenizer.json"
+jq -r .vocab_size "$work/model-late/config.json" | words >"$work/model-late/tokenizer.json"
+cp "$work/model-late/tokenizer.json" "$work/model-first/"
 awk 'BEGIN {
     for (r = 0; r < 16; r++) {
         ids = ""
@@ -175,6 +194,8 @@ foreseen 1 2 8 16
 row "first token, second turn of 2k" ms "the first turn" second '<=' 10 1
 row "gap beside a 4k prompt, p99" ms "a piece" late '<=' 200 1
 row "guesses that are right" tokens/s "without guesses" right '>=' 200 1
+row "guesses of a draft model, greedy" tokens/s "without it" drafted '>=' 120 1
+row "the same, random text" tokens/s "without it" undrafted '>=' 98 1
 row "guesses, random text" tokens/s "without guesses" random '>=' 98 1
 if [ -n "${LLAMA_SERVER:-}" ]; then
     row "serve $name: 16 streams, 1 thread" tokens/s "llama-server -np 16" llama '>=' 150 1

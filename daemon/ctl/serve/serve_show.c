@@ -15,8 +15,19 @@ static void print_asked(const json_t *spec)
     if (*field_text(spec, "weights", ""))
         printf(", weights %s", field_text(spec, "weights", ""));
     putchar('\n');
+    if (*field_text(spec, "draft_model", ""))
+        printf("draft    %s, weights %s\n", field_text(spec, "draft_model", "?"),
+               field_text(spec, "draft_weights", "stored"));
     json_object_foreach (json_object_get(spec, "adapters"), name, folder)
         printf("adapter  %s, from %s\n", name, json_string_value(folder));
+}
+
+/* Of guesses: how many there were, and how many were right. */
+static void print_guesses(const json_t *load, const char *whose, const char *tokens, const char *right)
+{
+    const double n = field_number(load, tokens);
+    if (n > 0)
+        printf("guesses  %.0f %s, %.0f %% of them right\n", n, whose, 100 * field_number(load, right) / n);
 }
 
 static void print_load(const json_t *serving)
@@ -32,6 +43,8 @@ static void print_load(const json_t *serving)
         field_number(serving, "tokens_per_second"), field_number(load, "generated_tokens"),
         field_number(load, "prompt_tokens") + field_number(load, "cached_tokens"),
         field_number(load, "cached_tokens"));
+    print_guesses(load, "from the text", "guessed_tokens", "guessed_right");
+    print_guesses(load, "by the draft model", "drafted_tokens", "drafted_right");
 }
 
 static void print_deployment(const json_t *j)

@@ -105,11 +105,15 @@ void api_post_store(struct api *api, struct http_call *call)
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
+static const char *const model_keys[] = {"model", "draft_model"};
+enum { MODEL_KEYS = sizeof model_keys / sizeof *model_keys };
+
 struct store_wait {
     struct api *api;
     struct http_call *call;
     json_t *request;   /* owned */
     struct loan *loan; /* held */
+    size_t key;        /* of model_keys: which is looked up */
     bool is_plan;
     void (*then)(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan);
 };
@@ -121,39 +125,60 @@ static void wait_free(struct store_wait *w)
     free(w);
 }
 
-/* A plan is made of files that are there. */
+/* A plan is made of files that are there; those of a draft model on the head alone. */
 static bool may_plan(const struct store_wait *w, const char *model)
 {
     struct members_ring ring;
     char why[700] = "";
-    if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, sizeof why) ||
-        supply_is_there(w->api->setup.supply, model, &ring, why, sizeof why))
+    if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, sizeof why))
+        return true;
+    ring.n = w->key ? 1 : ring.n;
+    if (supply_is_there(w->api->setup.supply, model, &ring, why, sizeof why))
         return true;
     http_fail(w->call, 409, "refused", "no plan can be made yet: %s", why);
     return false;
 }
 
 /* What is served without a name has that of the model, and not its commit. */
-static void set_model(json_t *request, const char *model)
+static void set_model(const struct store_wait *w, const char *model)
 {
-    json_t *spec = json_object_get(request, "spec");
-    const char *type = json_string_value(json_object_get(request, "type")), *slash = strrchr(model, '/');
-    json_object_set_new(spec, "model", json_string(model));
-    if (type && !strcmp(type, "serve") && !json_is_string(json_object_get(spec, "name")))
+    json_t *spec = json_object_get(w->request, "spec");
+    const char *type = json_string_value(json_object_get(w->request, "type")), *slash = strrchr(model, '/');
+    json_object_set_new(spec, model_keys[w->key], json_string(model));
+    if (!w->key && type && !strcmp(type, "serve") && !json_is_string(json_object_get(spec, "name")))
         json_object_set_new(spec, "name", json_stringn(slash + 1, strcspn(slash + 1, "@")));
 }
+
+static bool look_up_next(struct store_wait *w);
 
 static void on_resolved(void *owner, const json_t *answer, int r, const char *why)
 {
     struct store_wait *w = owner;
     const char *model = json_string_value(json_object_get(answer, "model"));
     if (r) {
-        refuse(w->call, "--model", r == -ENOENT ? -EPERM : r, why);
+        refuse(w->call, w->key ? "--draft-model" : "--model", r == -ENOENT ? -EPERM : r, why);
     } else if (may_plan(w, model)) {
-        set_model(w->request, model);
+        set_model(w, model);
+        w->key++;
+        if (look_up_next(w))
+            return;
         w->then(w->api, w->call, w->request, w->loan, w->is_plan);
     }
     wait_free(w);
+}
+
+/* True: on_resolved is called, or was; what waits is its own. */
+static bool look_up_next(struct store_wait *w)
+{
+    const json_t *spec = json_object_get(w->request, "spec");
+    for (; w->key < MODEL_KEYS; w->key++) {
+        const char *model = json_string_value(json_object_get(spec, model_keys[w->key]));
+        if (!model_name_is(model))
+            continue;
+        supply_resolve(w->api->setup.supply, model, on_resolved, w);
+        return true;
+    }
+    return false;
 }
 
 bool api_store_resolve(struct api *api, struct http_call *call, json_t *request, struct loan *loan,
@@ -161,11 +186,10 @@ bool api_store_resolve(struct api *api, struct http_call *call, json_t *request,
                        void (*then)(struct api *api, struct http_call *call, json_t *request,
                                     struct loan *loan, bool is_plan))
 {
-    const char *model = json_string_value(json_object_get(json_object_get(request, "spec"), "model"));
-    if (!model_name_is(model))
-        return false;
     struct store_wait *w = xcalloc(1, sizeof *w);
-    *w = (struct store_wait){api, call, json_incref(request), loan_hold(loan), is_plan, then};
-    supply_resolve(api->setup.supply, model, on_resolved, w);
-    return true;
+    *w = (struct store_wait){api, call, json_incref(request), loan_hold(loan), 0, is_plan, then};
+    const bool is_waiting = look_up_next(w);
+    if (!is_waiting)
+        wait_free(w);
+    return is_waiting;
 }

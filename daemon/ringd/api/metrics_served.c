@@ -85,8 +85,10 @@ static const struct {
      "Tokens of prompts that were computed."},
     {"cached_tokens", "serve_prompt_tokens_cached_total", "counter", "Tokens of prompts that were there."},
     {"generated_tokens", "serve_generated_tokens_total", "counter", "Tokens of answers."},
-    {"guessed_tokens", "serve_guessed_tokens_total", "counter", "Tokens that were guessed."},
-    {"guessed_right", "serve_guessed_right_total", "counter", "Guesses that were right."},
+    {"guessed_tokens", "serve_guessed_tokens_total", "counter", "Tokens that were guessed from the text."},
+    {"guessed_right", "serve_guessed_right_total", "counter", "Of those, the right ones."},
+    {"drafted_tokens", "serve_drafted_tokens_total", "counter", "Tokens that a draft model guessed."},
+    {"drafted_right", "serve_drafted_right_total", "counter", "Of those, the right ones."},
     {"preempted", "serve_preempted_total", "counter",
      "Answers that gave their blocks back, to be computed again."},
 };

@@ -377,6 +377,8 @@ static void on_plan(void *owner, const struct job *job, json_t *nodes)
     json_object_set_new(spec, "changes", json_integer((json_int_t)job->changes));
     if (job->saved_step)
         json_object_set_new(spec, "goes_on", json_true());
+    if (job_is_again(job))
+        json_object_set_new(spec, "is_again", json_true());
     json_object_set_new(spec, "submitted", json_integer((json_int_t)job->created));
     json_object_set(spec, "said", job->said ? job->said : json_null()); /* ours to say, as what follows */
     json_t *so_far = job->token_log ? token_log_encode(job->token_log) : NULL;

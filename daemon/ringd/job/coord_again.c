@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/common/json_weight.h"
 #include "daemon/common/text_clean.h"
@@ -18,6 +19,7 @@
 #include "daemon/ringd/job/survive/token_log.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
+#include "engine/file/gguf_path.h"
 
 /* Who speaks in a conversation is gone with the daemon. */
 static bool goes_on(const struct job *job)
@@ -109,6 +111,40 @@ static void on_looked(void *owner, uint64_t id, const char *why)
 }
 
 /* What its client had opened. */
+static bool is_of_model(const char *file, const char *model)
+{
+    const size_t n = strlen(model);
+    bool is = !strncmp(file, model, n) && (!file[n] || file[n] == '/');
+    for (size_t i = 0; gguf_is_path(model) && i < gguf_path_parts(model) && !is; i++) {
+        char *part = gguf_path_part(model, i);
+        is = part && !strcmp(part, file);
+        free(part);
+    }
+    return is;
+}
+
+/* For a draft model no job waits: it goes on without. */
+static void leave_out_draft(struct job *job)
+{
+    const char *draft = job->asked.draft_model, *model = job->asked.model;
+    json_t *files = json_object_get(job->lent, "files"), *real = json_object_get(job->lent, "real"),
+           *folders = json_object_get(job->lent, "folders");
+    if (!draft || (model && !strcmp(draft, model)))
+        return;
+    for (size_t i = json_array_size(files); i-- > 0;)
+        if (is_of_model(json_string_value(json_array_get(files, i)), draft)) {
+            json_array_remove(files, i);
+            json_array_remove(real, i);
+        }
+    for (size_t i = json_array_size(folders); i-- > 0;)
+        if (is_of_model(json_string_value(json_array_get(folders, i)), draft))
+            json_array_remove(folders, i);
+    if (json_array_size(files))
+        return;
+    json_decref(job->lent);
+    job->lent = NULL;
+}
+
 static void find_files(struct coord *c, struct job *job)
 {
     if (job->lent && !job->loan)
@@ -117,6 +153,7 @@ static void find_files(struct coord *c, struct job *job)
         json_decref(job->lent);
         job->lent = NULL;
     }
+    leave_out_draft(job);
     if (!job->lent)
         return;
     if (!c->look)

@@ -254,6 +254,11 @@ json_t *job_encode_open(const struct job *job, size_t rank)
                      job->taken.from.job ? takeover_encode(&taken) : NULL);
 }
 
+bool job_is_again(const struct job *job)
+{
+    return job->attempt || job->is_restored || job->origin.job;
+}
+
 bool job_has_answered(const struct job *job, size_t rank)
 {
     switch (job_phase(job->state)->answer) {

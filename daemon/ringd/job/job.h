@@ -130,6 +130,8 @@ static inline const struct job_nodes *job_nodes(const struct job *job)
     return job->plan ? &job->plan->nodes : &job->offered;
 }
 /* Has that rank done what the job's state waits for? Also if it waits for nothing. */
+/* Was it planned before, here or by another head? */
+bool job_is_again(const struct job *job);
 bool job_has_answered(const struct job *job, size_t rank);
 /* The first rank that has not done what the job's state waits for, 0 if it waits for none; and how
  * many have not, unless NULL. */

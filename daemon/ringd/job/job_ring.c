@@ -97,6 +97,20 @@ static void describe_work(const struct member *m, const uint8_t self[16], const 
         snprintf(why, size, "node %s holds %d stages, as many as it can", m->name, MEMBER_STAGES);
 }
 
+/* A draft model is for the head alone. What has served before goes on without it until it is
+ * there. */
+static void look_for_models(const struct job_ring *j, const struct job *job, const struct members_ring *ring,
+                            char *why, size_t size)
+{
+    struct members_ring head = *ring;
+    char unsaid[1] = "";
+    const bool must_wait = !job_is_again(job);
+    head.n = 1;
+    if (j->setup.has_model(j->setup.owner, job->asked.model, ring, why, size) && job->asked.draft_model)
+        j->setup.has_model(j->setup.owner, job->asked.draft_model, &head, must_wait ? why : unsaid,
+                           must_wait ? size : sizeof unsaid);
+}
+
 bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why, size_t size)
 {
     const uint8_t *self = members_self(j->setup.members)->id;
@@ -131,7 +145,7 @@ bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring
     for (size_t r = 0; job && r < ret->n && !*why; r++)
         describe_work(ret->at[r], self, job, why, size);
     if (job && !*why && j->setup.has_model)
-        j->setup.has_model(j->setup.owner, job->asked.model, ret, why, size);
+        look_for_models(j, job, ret, why, size);
     return true;
 }
 

@@ -14,14 +14,14 @@
 #include "daemon/common/output_path.h"
 #include "daemon/stage/choice.h"
 #include "daemon/stage/hold/held_memory.h"
+#include "daemon/stage/plan/stage_head_serve.h"
+#include "daemon/stage/serve/draft_model.h"
 #include "engine/model/stage.h"
 #include "engine/model/adapter_names.h"
 
 enum {
-    CHUNK = 512,    /* positions of a prefill message */
-    CONTEXT = 8192, /* of a request to a model that is served, where nothing is said: more takes memory */
-    CONTEXTS = 4,   /* likewise, so many of them have room at once */
-    AGAIN = 64      /* messages at once, of tokens that were generated before */
+    CHUNK = 512, /* positions of a prefill message */
+    AGAIN = 64   /* messages at once, of tokens that were generated before */
 };
 
 void head_say_positions(struct head *h, size_t n, const char *what)
@@ -396,52 +396,6 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
-/* Each is loaded as if it were the only one; requests name it. */
-static int plan_adapters(struct head *h, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    const char *name;
-    json_t *folder;
-    size_t n = 0;
-    int r = 0;
-    json_object_foreach ((json_t *)(uintptr_t)h->spec.adapters, name, folder) {
-        struct tune *t = n ? &p->more[n - 1] : &p->tune;
-        struct head_adapter *a = &h->adapters[n++];
-        const char *dir = json_string_value(folder);
-        h->nadapters = n;
-        p->nmore = n - 1;
-        snprintf(a->name, sizeof a->name, "%s", name);
-        r = adapter_read_config(t, dir, h->family, &h->config, err);
-        r = r ? r : adapter_in_open(&a->in, dir, t, h->family, &h->config, err);
-        if (r)
-            return err_prefix(err, r, "--adapter %s", name);
-    }
-    return 0;
-}
-
-static int plan_serve(struct head *h, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    const struct job_spec *s = &h->spec;
-    const size_t made_for = config_positions(&h->config);
-    struct err quiet;
-    int r = plan_adapters(h, err);
-    if (r)
-        return r;
-    if (open_tokenizer(h, &quiet))
-        stage_say(h->events, "%s: requests are answered with token ids alone", quiet.text);
-    p->kv = true;
-    p->positions = s->max_context ? s->max_context : made_for < CONTEXT ? made_for : CONTEXT;
-    head_say_positions(h, p->positions, "a prompt and its answer are");
-    p->seqs = s->max_num_seqs;
-    p->tokens = p->seqs + s->prefill_step;
-    p->microbatches = 1;
-    p->kv_type = s->kv_is_bf16 ? DTYPE_BF16 : DTYPE_F32;
-    p->kv_blocks = larger(s->max_kv_size ? s->max_kv_size : CONTEXTS * p->positions, p->positions);
-    p->kv_blocks = (p->kv_blocks + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
-    return 0;
-}
-
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int plan_model(struct head *h, struct err *err)
@@ -520,7 +474,7 @@ static void find_state(struct head *h)
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate, plan_score,
-                                                                        plan_serve};
+                                                                        head_plan_serve};
     h->json = json_incref(spec);
     h->planning.nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
@@ -534,7 +488,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : head_split(h, err);
+    return r ? r : type == JOB_SERVE ? head_split_served(h, err) : head_split(h, err);
 }
 
 void head_done(struct head *h)
@@ -550,6 +504,7 @@ void head_done(struct head *h)
     so_far_done(&h->so_far);
     free(h->ids);
     free(h->held_by);
+    draft_model_free(h->draft);
     job_plan_done(&h->plan);
     json_decref(h->planning.forecast);
     json_decref(h->planning.speed);

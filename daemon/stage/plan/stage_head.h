@@ -20,6 +20,10 @@
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
 
+struct draft_model;
+struct maps;
+struct num;
+
 /* One of the adapters that a job trains on the same weights, or serves; of every other job there is
  * one, without a name. */
 struct head_adapter {
@@ -62,6 +66,7 @@ struct head {
     const struct family *family;
     struct tokenizer *tok;          /* owned, or NULL */
     struct stage_data train, valid; /* owned; of a job without, nothing */
+    struct draft_model *draft;      /* owned: of a job that serves, or NULL; it is opened with the stage */
     uint64_t steps;                 /* of a training job: the last one */
     uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
@@ -90,6 +95,11 @@ void head_rest(struct head *h);
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
  * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
+
+/* Opens the draft model that was planned, if one was. num, maps: borrowed until head_rest or
+ * head_done. A job that has served before goes on without one that cannot be opened, and says
+ * so. */
+int head_open_draft(struct head *h, struct num *num, struct maps *maps, struct err *err);
 
 /* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and
  * memory. */

@@ -42,7 +42,7 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
         r = held_bytes(&held, p, c, (uint32_t)rank, err);
     if (r)
         return r;
-    bytes += held;
+    bytes += held + (rank == 0 ? p->draft_bytes : 0);
     if (p->ranks > 1) {
         bytes += MESSAGES * (p->training && !end ? 2 : 1) * values * sizeof(float);
         bytes += (end ? PIECES_AT_END : PIECES) * piece;

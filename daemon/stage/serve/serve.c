@@ -65,19 +65,6 @@ static bool take_messages(struct server_run *s)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static bool is_end(const struct server_run *s, const struct seq *q, uint32_t id)
-{
-    const struct config *c = &s->head->config;
-    const struct serve_forms *forms = &s->model.forms;
-    for (size_t i = 0; i < c->neos; i++)
-        if ((uint32_t)c->eos[i] == id)
-            return true;
-    for (size_t i = 0; i < forms->nends && q->ask->form; i++) /* what its form lets through as an end */
-        if (forms->ends[i] == id)
-            return true;
-    return q->ask->has_end && q->ask->end == id;
-}
-
 static int take_token(struct server_run *s, json_t *list, struct seq *q, struct chosen_token chosen,
                       struct err *err)
 {
@@ -85,7 +72,7 @@ static int take_token(struct server_run *s, json_t *list, struct seq *q, struct 
     if (id >= s->plan->vocab)
         return err_set(err, -EBADMSG, "the last rank chose %u, which is no token of this model", id);
     s->counts.generated++;
-    if (is_end(s, q, id)) {
+    if (seq_ends_with(s, q, id)) {
         q->ending = "stop";
         return 0;
     }
@@ -97,6 +84,18 @@ static int take_token(struct server_run *s, json_t *list, struct seq *q, struct 
     else if (q->n - q->n_prompt >= q->ask->max_tokens || q->n >= s->plan->positions)
         q->ending = "length";
     return tell_token(s, list, q, &chosen, err);
+}
+
+/* What was right of the draft model's guesses, it need not read again. */
+static void saw_guesses(struct server_run *s, struct seq *q, size_t guessed, size_t right)
+{
+    const enum draft_kind kind = q->guessed_by;
+    draft_luck_saw(&q->luck[kind], guessed, right);
+    draft_luck_saw(&s->known.luck[kind], guessed, right);
+    s->counts.guessed[kind] += guessed;
+    s->counts.right[kind] += right;
+    if (kind == DRAFT_MODEL && q->drafted.n)
+        q->drafted_to += right < q->fed ? right : q->fed;
 }
 
 /* Choices `from` and behind, which are of one sequence: its next token, and the tokens behind
@@ -119,9 +118,7 @@ static int take_tokens(struct server_run *s, json_t *list, const struct flight *
         right++;
         q->computed++;
     }
-    draft_luck_saw(&q->luck, n - 1, right);
-    s->counts.guessed += n - 1;
-    s->counts.guessed_right += right;
+    saw_guesses(s, q, n - 1, right);
     return (int)n;
 }
 
@@ -178,6 +175,15 @@ static void seq_over(struct server_run *s, struct seq *q)
     seq_end(s, q);
 }
 
+/* Of so many answers the usual length is known, and before there was one it is FIRST_LENGTH. */
+enum { USUAL_OF = 8, FIRST_LENGTH = 128 };
+
+static void answer_ended(struct server_run *s, const struct seq *q)
+{
+    s->usual_length += ((double)(q->n - q->n_prompt) - s->usual_length) / USUAL_OF;
+    tell_ended(s, q);
+}
+
 static void land(struct server_run *s, const struct flight *f)
 {
     for (size_t i = 0; i < f->batch.npieces; i++) {
@@ -186,7 +192,7 @@ static void land(struct server_run *s, const struct flight *f)
             if (q->ask->kind == ASK_EMBED)
                 tell_embedded(s, q);
             else
-                tell_ended(s, q);
+                answer_ended(s, q);
             seq_over(s, q);
         }
         seq_landed(q);
@@ -202,7 +208,7 @@ static int take_answer(struct server_run *s, struct rows_answer *a, struct err *
                 ? 0
                 : err_set(err, -EBADMSG, "the last rank answered with %zu bytes, which is too short", a->n);
     if (!f.has_prompt)
-        draft_cost_saw(&s->cost, f.batch.nrows, (uint64_t)clock_since_us(clock_now(), f.sent_at));
+        draft_cost_saw(&s->known.cost, f.batch.nrows, (uint64_t)clock_since_us(clock_now(), f.sent_at));
     if (!e)
         e = take_scores(s, &f, a, err);
     for (size_t i = 0; i < f.batch.nchoices && e >= 0; i += (size_t)e)
@@ -315,7 +321,10 @@ static int serve_open(struct server_run *s, struct head *h, struct runner *r, st
     if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
         salt = (uint64_t)clock_now().us;
     s->pool = kv_pool_new(s->plan->kv_blocks, salt);
-    const int e = s->pool ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
+    int e = s->pool ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
+    s->draft = h->draft;
+    s->usual_length = FIRST_LENGTH;
+    e = e ? e : guessing_new(s, err);
     return e ? e : runner_serve(r, &s->ring, err);
 }
 
@@ -328,6 +337,7 @@ static void serve_done(struct server_run *s)
     }
     while (s->seqs)
         seq_end(s, s->seqs);
+    guessing_free(s->guessing);
     kv_pool_free(s->pool);
     serve_forms_done(&s->model.forms);
     chat_template_close(s->model.tpl);

@@ -77,7 +77,8 @@ static int want_token(struct server_run *s, struct flight *f, struct seq *q, con
 }
 
 /* The tokens behind its last row and behind the guessed ones before it. Guesses that the form
- * forbids were cut off (guess); one that cannot be followed now is a fault of this sequence. */
+ * forbids were cut off (serve_guess.c); one that cannot be followed now is a fault of this
+ * sequence. */
 static int want_tokens(struct server_run *s, struct flight *f, struct seq *q, size_t guessed, struct err *err)
 {
     struct form_at form = form_at_copy(&q->form);
@@ -161,29 +162,12 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Those of n guesses, behind the tokens of a sequence, that its form lets through. */
-static size_t allowed(const struct seq *q, size_t n)
+/* Takes up to `most` of the guesses that stand behind the tokens of a sequence; returns how many,
+ * which take blocks that nobody has. */
+static size_t take_guesses(struct server_run *s, struct seq *q, size_t most)
 {
-    struct form_at form = form_at_copy(&q->form);
-    struct err quiet;
-    size_t i = 0;
-    while (i < n && !form.is_free && !form_at_token(&form, q->ids[q->n + i], "", 0, &quiet))
-        i++;
-    form_at_done(&form);
-    return i;
-}
-
-/* Writes guesses behind the tokens of a sequence; returns how many, which are at most `most` and
- * take blocks that nobody has. */
-static size_t guess(struct server_run *s, const struct flight *f, struct seq *q, size_t most)
-{
-    const size_t said = q->n - q->n_prompt, left = q->ask->max_tokens - said - 1,
-                 room = s->plan->positions - q->n - 1;
-    most = smaller(smaller(most, s->head->spec.draft_max), smaller(left, room));
-    most = draft_length(&s->cost, &q->luck, f->batch.nrows + 1, most);
-    if (!most || q->ending || seq_reserve(q, most))
-        return 0;
-    size_t n = allowed(q, draft_find(q->ids, q->n, q->ids + q->n, most));
+    const size_t n = smaller(q->guesses, most);
+    q->guesses = 0;
     return n && kv_pool_left(s->pool) > count_running(s) + n / STAGE_KV_BLOCK + 1 &&
                    !kv_pool_grow(s->pool, &q->table, q->n + n)
                ? n
@@ -220,7 +204,7 @@ static int add_token(void *owner, void *seq, size_t most)
     struct seq *q = seq;
     if (!seq_grow(o->s, q, q->n))
         return 0;
-    const size_t guessed = guess(o->s, o->f, q, most);
+    const size_t guessed = take_guesses(o->s, q, most);
     return add(o->s, o->f, q, 1 + guessed, guessed, o->err);
 }
 
@@ -245,8 +229,10 @@ int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct er
     if (r || !count_running(s))
         return r;
     r = flight_room(f, s->plan, err);
-    if (!r)
+    if (!r) {
+        guess_all(s, rows_order_share(&limits, &source));
         r = rows_order_next(&limits, &source);
+    }
     *ret_any = r > 0;
     if (!*ret_any)
         flight_done(f);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The inside of serving on rank 0, shared by serve.c (its life: requests in, microbatches out),
- * serve_seq.c (sequences, from a request to their end), serve_batch.c (the next microbatch) and
- * serve_tell.c (what the daemon hears). */
+ * serve_seq.c (sequences, from a request to their end), serve_batch.c (the next microbatch),
+ * serve_guess.c (tokens that may follow) and serve_tell.c (what the daemon hears). */
 #ifndef DAEMON_SERVE_IMPL_H
 #define DAEMON_SERVE_IMPL_H
 
+#include "daemon/stage/serve/draft_model.h"
 #include "daemon/stage/serve/kv_pool.h"
 #include "daemon/stage/serve/rows_ring.h"
 #include "daemon/stage/serve/serve_ask.h"
@@ -21,17 +22,20 @@ struct seq {
     size_t choice;
     uint32_t *ids; /* owned [n]: of the prompt, then of the answer; behind them what was guessed */
     size_t n, cap, n_prompt;
-    struct draft_luck luck;
+    struct draft_luck luck[DRAFT_KINDS];
+    enum draft_kind guessed_by; /* for the next microbatch, or the one that it is in: */
+    size_t guesses, fed;        /* and those of them that the draft model has, too */
     struct form_at form;
-    struct kv_table table;
-    size_t scored;      /* of the prompt: rows whose next token's log-probability is on its way */
-    size_t told;        /* of the prompt: tokens with their log-probabilities */
-    size_t computed;    /* positions that are in the pools, or on their way there */
-    bool is_running;    /* it has blocks; else it waits for some */
-    bool is_in_flight;  /* a microbatch with rows of it is on its way */
-    bool is_dead;       /* and nobody waits for them: it goes when they are back */
-    const char *ending; /* why it is over: what the daemon hears; NULL: it is not */
-    char *fault;        /* owned: with the ending "error", a sentence */
+    struct kv_table table, drafted;  /* of the served model, and of the draft model, */
+    size_t drafted_to;               /* which has so many positions */
+    size_t scored;                   /* of the prompt: rows whose next token's log-probability is on its way */
+    size_t told;                     /* of the prompt: tokens with their log-probabilities */
+    size_t computed;                 /* positions that are in the pools, or on their way there */
+    bool is_running;                 /* it has blocks; else it waits for some */
+    bool is_in_flight;               /* a microbatch with rows of it is on its way */
+    bool is_dead;                    /* and nobody waits for them: it goes when they are back */
+    const char *ending;              /* why it is over: what the daemon hears; NULL: it is not */
+    char *fault;                     /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct tokenizer_stream *again;  /* owned: that of a prompt that is told */
 };
@@ -50,7 +54,8 @@ struct flight {
 
 struct serve_counts {
     size_t requests, running, waiting; /* requests, and their answers */
-    uint64_t prompt, cached, generated, preempted, guessed, guessed_right;
+    uint64_t prompt, cached, generated, preempted;
+    uint64_t guessed[DRAFT_KINDS], right[DRAFT_KINDS];
 };
 
 struct server_run {
@@ -63,7 +68,10 @@ struct server_run {
     struct flight flights[JOB_MAX_RANKS];
     size_t nflights; /* the oldest first */
     uint32_t last_mb;
-    struct draft_cost cost;
+    struct draft_model *draft; /* borrowed: the head's; NULL: there is none */
+    struct draft_known known;
+    struct guessing *guessing; /* owned */
+    double usual_length;       /* of answers, in tokens */
     struct serve_counts counts, told;
     struct instant told_at;
 };
@@ -93,6 +101,10 @@ int seq_reserve(struct seq *q, size_t more);
  * token that does not fit the form ends the sequence with a fault. */
 int seq_append(struct seq *q, uint32_t id, const char **ret_text, size_t *ret_n, struct err *err);
 void seq_fail(struct seq *q, const char *why);
+/* Does this token end its answer? */
+bool seq_ends_with(const struct server_run *s, const struct seq *q, uint32_t id);
+/* Lets go of what the draft model has of it. */
+void seq_drop_draft(struct server_run *s, struct seq *q);
 /* Lets sequences begin that there are blocks for. */
 int seqs_admit(struct server_run *s, struct err *err);
 /* Blocks for n positions of a sequence that runs; the youngest others give theirs. False: not
@@ -104,6 +116,13 @@ bool seq_grow(struct server_run *s, struct seq *q, size_t n);
 /* What comes next, as a microbatch; false: there is nothing to compute. */
 int flight_fill(struct server_run *s, struct flight *ret, bool *ret_any, struct err *err);
 void flight_done(struct flight *f);
+
+/* --- serve_guess.c --- */
+
+/* For sequences that wait for a token: what may follow, behind their tokens. */
+void guess_all(struct server_run *s, struct rows_share share);
+int guessing_new(struct server_run *s, struct err *err);
+void guessing_free(struct guessing *g);
 
 /* --- serve_tell.c --- */
 

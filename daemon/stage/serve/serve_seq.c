@@ -38,6 +38,19 @@ void seq_fail(struct seq *q, const char *why)
     q->fault = strdup(why);
 }
 
+bool seq_ends_with(const struct server_run *s, const struct seq *q, uint32_t id)
+{
+    const struct config *c = &s->head->config;
+    const struct serve_forms *forms = &s->model.forms;
+    for (size_t i = 0; i < c->neos; i++)
+        if ((uint32_t)c->eos[i] == id)
+            return true;
+    for (size_t i = 0; i < forms->nends && q->ask->form; i++) /* what its form lets through as an end */
+        if (forms->ends[i] == id)
+            return true;
+    return q->ask->has_end && q->ask->end == id;
+}
+
 int seq_append(struct seq *q, uint32_t id, const char **ret_text, size_t *ret_n, struct err *err)
 {
     struct err why;
@@ -126,9 +139,17 @@ int seqs_add(struct server_run *s, struct serve_ask *ask, struct err *err)
 
 /* --- their end -------------------------------------------------------------------------------- */
 
+void seq_drop_draft(struct server_run *s, struct seq *q)
+{
+    if (s->draft)
+        kv_pool_drop(draft_model_pool(s->draft), &q->drafted);
+    q->drafted_to = 0;
+}
+
 static void drop(struct server_run *s, struct seq *q)
 {
     kv_pool_drop(s->pool, &q->table);
+    seq_drop_draft(s, q);
     q->is_running = false;
     q->computed = 0;
 }

@@ -156,12 +156,17 @@ void tell_load(struct server_run *s, bool must)
         return;
     s->told = *c;
     s->told_at = now;
-    stage_event(s->head->events, "load",
-                json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "requests",
-                          (json_int_t)c->requests, "running", (json_int_t)c->running, "waiting",
-                          (json_int_t)c->waiting, "kv_used", (json_int_t)kv_pool_used(s->pool), "kv_blocks",
-                          (json_int_t)s->plan->kv_blocks, "prompt_tokens", (json_int_t)c->prompt,
-                          "cached_tokens", (json_int_t)c->cached, "generated_tokens",
-                          (json_int_t)c->generated, "preempted", (json_int_t)c->preempted, "guessed_tokens",
-                          (json_int_t)c->guessed, "guessed_right", (json_int_t)c->guessed_right));
+    json_t *load =
+        json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "requests", (json_int_t)c->requests, "running",
+                  (json_int_t)c->running, "waiting", (json_int_t)c->waiting, "kv_used",
+                  (json_int_t)kv_pool_used(s->pool), "kv_blocks", (json_int_t)s->plan->kv_blocks,
+                  "prompt_tokens", (json_int_t)c->prompt, "cached_tokens", (json_int_t)c->cached,
+                  "generated_tokens", (json_int_t)c->generated, "preempted", (json_int_t)c->preempted);
+    json_t *guesses =
+        json_pack("{s:I s:I s:I s:I}", "guessed_tokens", (json_int_t)c->guessed[DRAFT_TEXT], "guessed_right",
+                  (json_int_t)c->right[DRAFT_TEXT], "drafted_tokens", (json_int_t)c->guessed[DRAFT_MODEL],
+                  "drafted_right", (json_int_t)c->right[DRAFT_MODEL]);
+    json_object_update(load, guesses);
+    json_decref(guesses);
+    stage_event(s->head->events, "load", load);
 }

@@ -83,7 +83,8 @@ static struct job_plan example(void)
                              .activations = {0, 1, 0, 2},
                              .bwd_x_only = {3, 1, 1, 2},
                              .bwd_w_only = {2, 1, 0, 1},
-                             .bytes = {UINT64_C(1) << 40, 2, 0}};
+                             .bytes = {UINT64_C(1) << 40, 2, 0},
+                             .draft_bytes = UINT64_C(1) << 30};
 }
 
 static void every_field_comes_back(void **state)

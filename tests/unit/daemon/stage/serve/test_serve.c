@@ -10,22 +10,28 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/serve/draft_model.h"
 #include "daemon/stage/serve/serve.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/tiny.h"
 
 enum { ASKS = 8, MOST = 28, PROMPT = 37, POSITIONS = 64 };
 
 struct shape {
     size_t blocks, seqs, step, draft;
+    const char *by; /* folder of the draft model; NULL: there is none */
 };
 
 static struct world {
@@ -48,7 +54,7 @@ static struct world {
     double embedding[2];
     double scores[ASKS + 1][PROMPT]; /* of prompts: log-probabilities, */
     size_t scored[ASKS + 1];         /* of so many tokens */
-    json_int_t preempted, kv_used, guessed, right;
+    json_int_t preempted, kv_used, guessed, right, drafted, drafted_right;
     char refused[512];
 } world;
 
@@ -92,6 +98,15 @@ static void plan_for(struct world *w, const struct shape *shape)
     strcpy(w->head.plan.model, w->golden.model_dir.text);
 }
 
+static void open_draft(struct world *w, const char *dir)
+{
+    struct err err = {""};
+    const struct draft_setup setup = {.dir = dir, .plan = &w->head.plan, .served = &w->golden.config};
+    must_do(draft_model_read(&w->head.draft, &setup, &err), &err);
+    assert_true(draft_model_bytes(w->head.draft) > 0);
+    must_do(draft_model_open(w->head.draft, w->num, NULL, &err), &err);
+}
+
 static void open_world(struct world *w, const struct shape *shape)
 {
     struct err err = {""};
@@ -111,6 +126,8 @@ static void open_world(struct world *w, const struct shape *shape)
     struct stage_spec spec = job_plan_stage(plan, &w->golden.config, 0);
     spec.scratch = &w->scratch;
     must_do(stage_open(&w->stage, w->num, &spec, &err), &err);
+    if (shape->by)
+        open_draft(w, shape->by);
     must_do(exchange_new(&w->exchange, &w->progress, &err), &err);
     const struct runner_setup setup = {.plan = plan,
                                        .config = &w->golden.config,
@@ -132,8 +149,8 @@ static void close_world(struct world *w)
     exchange_free(w->exchange);
     stage_close(w->stage);
     slab_free(&w->scratch);
-    num_free(w->num);
     head_done(&w->head);
+    num_free(w->num);
     stage_events_done(&w->events);
     close(w->sock[0]);
     close(w->sock[1]);
@@ -205,6 +222,8 @@ static void take_event(struct world *w, const json_t *event)
         w->kv_used = json_integer_value(json_object_get(event, "kv_used"));
         w->guessed = json_integer_value(json_object_get(event, "guessed_tokens"));
         w->right = json_integer_value(json_object_get(event, "guessed_right"));
+        w->drafted = json_integer_value(json_object_get(event, "drafted_tokens"));
+        w->drafted_right = json_integer_value(json_object_get(event, "drafted_right"));
     }
     if (!strcmp(kind, "refused"))
         snprintf(w->refused, sizeof w->refused, "%s", json_string_value(json_object_get(event, "error")));
@@ -233,7 +252,7 @@ static void hear(struct world *w, size_t ended)
 
 static uint32_t alone[ASKS + 1][MOST];
 
-static const struct shape roomy = {64, 16, 64, 4};
+static const struct shape roomy = {64, 16, 64, 4, NULL};
 
 static void each_has_its_tokens(void **state)
 {
@@ -276,7 +295,7 @@ static void prompts_in_pieces_have_the_same_tokens(void **state)
     static const size_t steps[] = {1, 3, 16, 17};
     (void)state;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        together(&(struct shape){64, 5, steps[i], 8}, false);
+        together(&(struct shape){64, 5, steps[i], 8, NULL}, false);
 }
 
 static void in_a_small_pool_they_are_computed_again(void **state)
@@ -284,7 +303,7 @@ static void in_a_small_pool_they_are_computed_again(void **state)
     (void)state;
     /* Two fit with their prompts, and not with their answers: the younger one has the last block
      * when the older one needs it. */
-    together(&(struct shape){7, 8, 16, 8}, true);
+    together(&(struct shape){7, 8, 16, 8, NULL}, true);
 }
 
 static void a_prompt_that_was_there_is_not_computed(void **state)
@@ -345,7 +364,7 @@ static void guesses_change_nothing(void **state)
     json_int_t guessed = 0, right = 0;
     (void)state;
     for (size_t k = 0; k < sizeof drafts / sizeof *drafts; k++) {
-        open_world(w, &(struct shape){64, seqs[k], 16, drafts[k]});
+        open_world(w, &(struct shape){64, seqs[k], 16, drafts[k], NULL});
         for (size_t i = 1; i <= ASKS; i++)
             ask_dull(w, i);
         hear(w, ASKS);
@@ -418,13 +437,112 @@ static void one_token_has_nothing_to_score(void **state)
     close_world(w);
 }
 
+/* The same model, and one that sees little of its input. */
+static char itself[512], blurred[160];
+static struct temp_dir dir;
+
+static int make_drafts(void **state)
+{
+    const char *name;
+    struct dirent *file;
+    (void)state;
+    dir = temp_dir_new();
+    snprintf(itself, sizeof itself, "%s", data_path("cases/llama_tied_bf16/model").text);
+    snprintf(blurred, sizeof blurred, "%s/blurred", dir.path);
+    assert_int_equal(mkdir(blurred, 0700), 0);
+    DIR *from = opendir(itself);
+    assert_non_null(from);
+    char *root = realpath(itself, NULL);
+    while ((file = readdir(from))) {
+        char old[1024], new[512];
+        name = file->d_name;
+        snprintf(old, sizeof old, "%s/%s", root, name);
+        snprintf(new, sizeof new, "%s/%s", blurred, name);
+        if (*name != '.' && strcmp(name, "config.json") != 0)
+            assert_int_equal(symlink(old, new), 0);
+    }
+    closedir(from);
+    free(root);
+    json_t *config = json_load_file(data_path("cases/llama_tied_bf16/model/config.json").text, 0, NULL);
+    json_object_set_new(config, "rms_norm_eps", json_real(1));
+    char to[512];
+    snprintf(to, sizeof to, "%s/config.json", blurred);
+    assert_int_equal(json_dump_file(config, to, 0), 0);
+    json_decref(config);
+    return 0;
+}
+
+static int remove_drafts(void **state)
+{
+    (void)state;
+    temp_dir_free(&dir);
+    return 0;
+}
+
+/* Whatever the draft model says, however its reading is cut, whoever shares its pool. */
+static void a_draft_model_changes_nothing(void **state)
+{
+    const struct shape shapes[] = {{64, 16, 64, 16, itself},
+                                   {64, 16, 3, 5, itself},
+                                   {64, 12, 16, 31, blurred},
+                                   {64, 16, 64, 1, blurred}};
+    json_int_t drafted = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        together(&shapes[i], false);
+        drafted += world.drafted;
+    }
+    together(&(struct shape){7, 8, 16, 8, itself}, true);
+    assert_true(drafted > 0);
+}
+
+/* The same chance chooses for both: what is its own draft model guesses right, though its answers
+ * are random, and another one does not. */
+static void a_draft_model_chooses_as_the_model_would(void **state)
+{
+    struct world *w = &world;
+    (void)state;
+    for (size_t i = 1; i <= ASKS; i++) {
+        open_world(w, &(struct shape){64, 16, 64, 16, itself});
+        ask_text(w, i, NULL);
+        hear(w, 1);
+        assert_memory_equal(w->ids[i], alone[i], sizeof alone[i]);
+        assert_true(w->drafted > 0);
+        assert_int_equal(w->drafted_right, w->drafted);
+        close_world(w);
+    }
+    open_world(w, &(struct shape){64, 16, 64, 16, blurred});
+    ask_text(w, 1, NULL);
+    hear(w, 1);
+    assert_memory_equal(w->ids[1], alone[1], sizeof alone[1]);
+    assert_true(w->drafted > 0 && w->drafted_right < w->drafted);
+    close_world(w);
+}
+
+static void another_vocabulary_is_refused(void **state)
+{
+    struct world *w = &world;
+    struct err err = {""};
+    struct draft_model *draft = NULL;
+    (void)state;
+    open_world(w, &roomy);
+    struct config other = w->golden.config;
+    other.vocab++;
+    const struct draft_setup setup = {
+        .dir = w->golden.model_dir.text, .plan = &w->head.plan, .served = &other};
+    assert_int_equal(draft_model_read(&draft, &setup, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "has another vocabulary"));
+    assert_null(draft);
+    close_world(w);
+}
+
 static void an_embedding_is_the_same_in_pieces(void **state)
 {
     struct world *w = &world;
     double whole[2] = {0};
     (void)state;
     for (size_t step = 3; step <= 64; step += 61) {
-        open_world(w, &(struct shape){64, 4, step, 0});
+        open_world(w, &(struct shape){64, 4, step, 0, NULL});
         ask(w, json_pack("{s:i s:s s:o}", "id", 1, "kind", "embed", "ids",
                          prompt_of(3, PROMPT, w->golden.config.vocab)));
         hear(w, 1);
@@ -476,9 +594,12 @@ int main(void)
         cmocka_unit_test(guesses_change_nothing),
         cmocka_unit_test(a_prompt_has_the_scores_that_it_has_alone),
         cmocka_unit_test(one_token_has_nothing_to_score),
+        cmocka_unit_test(a_draft_model_changes_nothing),
+        cmocka_unit_test(a_draft_model_chooses_as_the_model_would),
+        cmocka_unit_test(another_vocabulary_is_refused),
         cmocka_unit_test(an_embedding_is_the_same_in_pieces),
         cmocka_unit_test(what_is_cancelled_gives_its_blocks),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_drafts, remove_drafts);
 }
