@@ -72,7 +72,7 @@ struct world {
     char kept[128];
     struct config c;
     size_t bits;
-    enum dtype kv_type;
+    enum kv_type kv_type;
     enum num_compute compute;
     struct tune tune[ADAPTERS];
     size_t adapters; /* 0: no LoRA */
@@ -429,7 +429,7 @@ static void rounded_keys_and_values(void **state)
     for (size_t i = 0; i < MODELS; i += 2) {
         struct world w;
         world_make(&w, models[i], "float32");
-        w.kv_type = DTYPE_BF16;
+        w.kv_type = KV_BF16;
         rows_alone(&w);
         check_world(&w);
         world_free(&w);

@@ -80,7 +80,7 @@ static void plan_for(struct world *w, const struct shape *shape)
                                      .round_steps = 1,
                                      .kv = true,
                                      .kv_blocks = shape->blocks,
-                                     .kv_type = DTYPE_F32,
+                                     .kv_type = KV_F32,
                                      .tokens = shape->seqs + shape->step,
                                      .seqs = shape->seqs,
                                      .positions = POSITIONS,
