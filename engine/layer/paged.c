@@ -73,12 +73,13 @@ struct paged_tile {
     size_t kv, first, heads; /* head of the keys; of the queries: first one, how many */
     size_t rows, vp;         /* vp: value, padded */
     float *q, *o;            /* [rows, head], [rows, vp] */
-    float *s, *block;        /* [rows, KEYS]; keys or values of a block as f32 [PAGED_BLOCK, block_width] */
+    float *s;                /* [rows, KEYS] */
+    float *wide;             /* [KEYS, wide_row] keys or values as f32 */
     float *max, *sum;        /* [rows] */
 };
 
 /* Of keys or of values, whichever are wider. */
-static size_t block_width(struct attn_dims dims)
+static size_t wide_row(struct attn_dims dims)
 {
     const size_t vp = tile_pad(attn_value(dims));
     return dims.head > vp ? dims.head : vp;
@@ -87,7 +88,7 @@ static size_t block_width(struct attn_dims dims)
 static size_t tile_floats(struct attn_dims dims, size_t rows)
 {
     const size_t vp = tile_pad(attn_value(dims));
-    return rows * (dims.head + vp + KEYS + 2) + 3 * TILE_PAD + PAGED_BLOCK * block_width(dims);
+    return rows * (dims.head + vp + KEYS + 2) + 3 * TILE_PAD + KEYS * wide_row(dims);
 }
 
 static float *take(float **at, size_t floats)
@@ -104,7 +105,7 @@ static void tile_begin(struct paged_tile *t, float *lane, const float *q)
     t->vp = tile_pad(attn_value(t->dims));
     t->o = take(&lane, t->rows * t->vp);
     t->s = take(&lane, t->rows * KEYS);
-    t->block = take(&lane, PAGED_BLOCK * block_width(t->dims));
+    t->wide = take(&lane, KEYS * wide_row(t->dims));
     t->q = take(&lane, t->rows * head);
     t->max = take(&lane, t->rows);
     t->sum = take(&lane, t->rows);
@@ -125,13 +126,18 @@ static size_t seen(const struct paged_tile *t, size_t i, size_t k0, size_t nk)
     return end > k0 ? min_size(nk, end - k0) : 0;
 }
 
+/* Latent attention's values are the first part of its keys: these stay widened. */
+static bool has_wide_values(const struct paged_tile *t)
+{
+    return t->keys->type == KV_INT8 && t->keys->data == t->values->data && t->vp <= t->dims.head;
+}
+
 /* The first `width` elements of n rows of a block, as f32 [n, apart], with zeros between. */
-static void widen(const struct paged_tile *t, const struct paged_pool *pool, const char *rows, size_t n,
-                  size_t width, size_t apart)
+static void widen(const struct paged_tile *t, float *to, const struct paged_pool *pool, const char *rows,
+                  size_t n, size_t width, size_t apart)
 {
     const size_t bytes = row_bytes(pool);
-    for (size_t c = 0; c < n; c++) {
-        float *to = t->block + c * apart;
+    for (size_t c = 0; c < n; c++, to += apart) {
         if (pool->type == KV_INT8)
             t->k->row8_to_f32(to, rows + c * bytes, pool->width, width);
         else
@@ -140,26 +146,28 @@ static void widen(const struct paged_tile *t, const struct paged_pool *pool, con
     }
 }
 
-/* Of n keys of a block. Bytes are widened once for all heads that share them. */
-static void block_scores(const struct paged_tile *t, float *s, const char *keys, size_t n)
+/* Of n keys of a block, the first of which is key c of those scored together. Bytes are widened once
+ * for all heads that share them. */
+static void block_scores(const struct paged_tile *t, size_t c, const char *keys, size_t n)
 {
     const size_t head = t->dims.head;
     const void *w = keys;
     size_t ldw = t->keys->width;
     enum dtype type = t->keys->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32;
     if (t->keys->type == KV_INT8) {
-        widen(t, t->keys, keys, n, head, head);
-        w = t->block;
+        float *to = t->wide + (has_wide_values(t) ? c * head : 0);
+        widen(t, to, t->keys, keys, n, head, head);
+        w = to;
         ldw = head;
     }
-    t->k->dots[type](s, KEYS, t->q, head, t->rows, w, ldw, n, head, false);
+    t->k->dots[type](t->s + c, KEYS, t->q, head, t->rows, w, ldw, n, head, false);
 }
 
 /* Scores of nk keys from position k0 on, and their softmax. */
 static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
 {
     for (size_t c = 0; c < nk; c += PAGED_BLOCK)
-        block_scores(t, t->s + c, block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
+        block_scores(t, c, block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
                      min_size(PAGED_BLOCK, nk - c));
     for (size_t r = 0; r < t->rows; r++) {
         const size_t n = seen(t, r / t->heads, k0, nk);
@@ -171,17 +179,21 @@ static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
     }
 }
 
-/* n values of a block as a tile needs them: f32, rows of whole vectors. */
-static const float *values_of(const struct paged_tile *t, size_t block, size_t n, size_t *ret_apart)
+/* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as above. */
+static const float *values_of(const struct paged_tile *t, size_t c, size_t block, size_t n,
+                              size_t *ret_apart)
 {
     const size_t value = attn_value(t->dims);
     const char *from = block_at(t->values, block, t->kv);
+    *ret_apart = t->dims.head;
+    if (has_wide_values(t))
+        return t->wide + c * t->dims.head;
     *ret_apart = t->values->width;
     if (t->values->type == KV_F32 && t->vp == value)
         return (const void *)from;
     *ret_apart = t->vp;
-    widen(t, t->values, from, n, value, t->vp);
-    return t->block;
+    widen(t, t->wide, t->values, from, n, value, t->vp);
+    return t->wide;
 }
 
 /* What n values give queries i … end−1. c: their place among the scores. */
@@ -210,7 +222,7 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
     for (size_t c = 0; c < nk; c += PAGED_BLOCK) {
         const size_t n = min_size(PAGED_BLOCK, nk - c);
         size_t apart, i = 0;
-        const float *v = values_of(t, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
+        const float *v = values_of(t, c, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
         for (size_t part; i < t->span->n && (part = seen(t, i, k0 + c, n)) < n; i++)
             tile_values(t, v, apart, i, i + 1, c, part);
         tile_values(t, v, apart, i, t->span->n, c, n);

@@ -15,6 +15,12 @@ INLINE vf widen_row8(const uint8_t *p)
     return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 #elif defined __AVX2__
     return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#elif defined __SSE2__
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    const __m128i q = _mm_cvtsi32_si128(four), twice = _mm_unpacklo_epi8(q, q);
+    /* A lane's byte is its highest too. */
+    return (vf)_mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(twice, twice), 24));
 #else
     int8_t q[VL];
     vi v;

@@ -56,6 +56,11 @@ static const char wide_fp8[] = COMMON("deepseek_v3") MOE
     "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"n_group\":4,"
     "\"topk_group\":2,\"quantization_config\":{\"quant_method\":\"fp8\","
     "\"fmt\":\"e4m3\",\"weight_block_size\":[128,128]},\"torch_dtype\":\"";
+/* Keys wider than the values' whole vectors. */
+static const char latent[] = COMMON("deepseek_v3") MOE
+    "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"kv_lora_rank\":40,"
+    "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":12,\"v_head_dim\":5,\"first_k_dense_replace\":1,"
+    "\"norm_topk_prob\":true,\"n_group\":4,\"topk_group\":2,\"torch_dtype\":\"";
 
 enum {
     SEQS = 5,
@@ -475,6 +480,7 @@ static void rounded_keys_and_values(void **state)
         check_rounded(models[i], KV_INT8, i % 2, 0.015);
     for (size_t i = 0; i < MODELS; i += 2)
         check_rounded(models[i], KV_BF16, false, 0.003);
+    check_rounded(latent, KV_INT8, false, 0.015);
     check_rounded(wide, KV_INT8, true, 0.05); /* several groups in a head */
 }
 
