@@ -13,8 +13,7 @@
 const struct field_choice job_computes[] = {
     {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
 
-const struct field_choice job_kv_types[] = {
-    {"f32", KV_F32}, {"bf16", KV_BF16}, {"int8", KV_INT8}, {NULL, 0}};
+const struct field_choice job_kv_types[] = {{"f32", KV_F32}, {"bf16", KV_BF16}, {"int8", KV_INT8}, {NULL, 0}};
 
 /* Every field is required: all nodes run the same ringd. */
 #define ROW_OF(use, name, type, ...)                                                                         \

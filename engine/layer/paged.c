@@ -180,8 +180,7 @@ static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
 }
 
 /* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as above. */
-static const float *values_of(const struct paged_tile *t, size_t c, size_t block, size_t n,
-                              size_t *ret_apart)
+static const float *values_of(const struct paged_tile *t, size_t c, size_t block, size_t n, size_t *ret_apart)
 {
     const size_t value = attn_value(t->dims);
     const char *from = block_at(t->values, block, t->kv);

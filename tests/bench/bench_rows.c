@@ -171,8 +171,7 @@ static double far_per_second(struct bed *b, struct stage *s)
     const double begin = bench_now();
     for (size_t step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < FAR_STREAMS; i++)
-            pieces[i] =
-                (struct stage_piece){b->far_blocks[i], FAR_TABLE, FAR + step, 1, STAGE_NO_ADAPTER};
+            pieces[i] = (struct stage_piece){b->far_blocks[i], FAR_TABLE, FAR + step, 1, STAGE_NO_ADAPTER};
         bench_must(stage_rows(s, pieces, FAR_STREAMS, b->ids, NULL, NULL, &err), &err);
     }
     return FAR_STREAMS * STEPS / (bench_now() - begin);
