@@ -10,7 +10,7 @@
 endless "$work/small" "$llama"
 start_ring
 
-body() { printf '{"model":"small","prompt":"Once upon","max_tokens":%s,"temperature":1.3,"seed":3%s}' "$1" "$2"; }
+body() { printf '{"model":"small","prompt":"Once upon","max_tokens":%s,"temperature":1.3,"seed":4%s}' "$1" "$2"; }
 post() {
     limit 120 curl -sS --max-time 120 --unix-socket "$(sock_of "$1")" -H 'Content-Type: application/json' http://localhost/v1/completions -d "$2"
 }
