@@ -4,7 +4,6 @@
  * blocks and company, get the bits they get alone and token by token from stage_decode: of every
  * family and stored type, with adapters by row, any number of threads, and stages cut in two. */
 #include <errno.h>
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -428,31 +427,6 @@ static void wide_rows(void **state)
     world_free(&w);
 }
 
-static double log_sum(const float *x, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += exp((double)x[i]);
-    return log(sum);
-}
-
-/* By how much the log-probabilities in w->want are off, as a part of themselves: of the roots of
- * the mean squares. */
-static double off_by(const struct world *w, const float *exact)
-{
-    const size_t vocab = w->c.vocab;
-    double off = 0, all = 0;
-    for (size_t row = 0; row < SEQS * LENGTH; row++) {
-        const float *a = w->want + row * vocab, *b = exact + row * vocab;
-        const double of_a = log_sum(a, vocab), of_b = log_sum(b, vocab);
-        for (size_t i = 0; i < vocab; i++) {
-            off += pow((double)a[i] - of_a - ((double)b[i] - of_b), 2);
-            all += pow((double)b[i] - of_b, 2);
-        }
-    }
-    return sqrt(off / all);
-}
-
 /* Keys and values that are rounded have bits of their own, but those are invariant too, and near
  * the exact ones. */
 static void check_rounded(const char *model, enum kv_type type, bool adapters, double most)
@@ -465,7 +439,7 @@ static void check_rounded(const char *model, enum kv_type type, bool adapters, d
     float *exact = w.want;
     w.kv_type = type;
     rows_alone(&w);
-    const double off = off_by(&w, exact);
+    const double off = near_logprobs(w.want, exact, SEQS * LENGTH, w.c.vocab);
     if (!(off > 0 && off < most))
         fail_msg("%s with keys and values in %s is off by %g", w.c.family, kv_type_name(type), off);
     free(exact);
