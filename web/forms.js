@@ -55,7 +55,7 @@ const servingMore = [
     ['max_num_seqs', 'Requests at once', 'number', 32, 'on each node'],
     ['max_kv_size', 'Tokens kept in memory', 'number', '', 'of all requests together; empty: four times the above'],
     ['prefill_step_size', 'Tokens of a piece', 'number', 128, 'of a prompt: answers under way wait for one piece at most'],
-    ['kv', 'Keys and values', ['f32', 'bf16'], 'f32', 'bf16: half the memory, less exact'],
+    ['kv', 'Keys and values', ['f32', 'bf16', 'int8'], 'f32', 'bf16: half the memory; int8: about a quarter; both slightly less exact'],
     ['weights', 'Weights', ['stored', 'int8', 'int4'], 'stored', ''],
     ['compute', 'Products', ['f32', 'bf16', 'int8'], 'f32', ''],
 ];

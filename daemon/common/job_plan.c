@@ -13,7 +13,7 @@
 const struct field_choice job_computes[] = {
     {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
 
-static const struct field_choice kv_types[] = {{"f32", DTYPE_F32}, {"bf16", DTYPE_BF16}, {NULL, 0}};
+const struct field_choice job_kv_types[] = {{"f32", KV_F32}, {"bf16", KV_BF16}, {"int8", KV_INT8}, {NULL, 0}};
 
 /* Every field is required: all nodes run the same ringd. */
 #define ROW_OF(use, name, type, ...)                                                                         \
@@ -82,7 +82,7 @@ static const struct field plan_fields[] = {
     ROW("kv", FIELD_FLAG, AT(kv), .doc = "whether tasks keep keys and values for the next"),
     ROW("kv_blocks", FIELD_WHOLE, AT(kv_blocks), .min = 0, .max = UINT32_MAX - 1,
         .doc = "of 16 positions each, which the sequences of a job that serves share; else 0"),
-    ROW("kv_type", FIELD_CHOICE, AT(kv_type), .choices = kv_types,
+    ROW("kv_type", FIELD_CHOICE, AT(kv_type), .choices = job_kv_types,
         .doc = "number type of keys and values in them"),
     ROW("by_layer", FIELD_FLAG, AT(by_layer), .doc = "layers keep only their inputs"),
     ROW("tokens", FIELD_WHOLE, AT(tokens), .min = 1, .max = FIELD_ANY, .doc = "of a microbatch, at most"),

@@ -14,6 +14,7 @@
 #include "daemon/common/fields.h"
 #include "daemon/common/job_type.h"
 #include "engine/err.h"
+#include "engine/layer/kv_type.h"
 #include "engine/model/tune.h"
 #include "engine/num/num.h"
 #include "engine/pipe/plan.h"
@@ -46,7 +47,7 @@ struct job_plan {
     uint64_t submitted; /* when the job was, in seconds since 1970: copies on disks are of that job */
     bool by_layer;      /* as in stage_spec, and so are: */
     size_t kv_blocks;   /* as in stage_spec: of a job that serves; else 0 */
-    enum dtype kv_type;
+    enum kv_type kv_type;
     size_t tokens, seqs, positions, sample, weight_bits;
     enum num_compute compute; /* what products with many rows are multiplied in */
     size_t vocab, dim;
@@ -66,7 +67,8 @@ enum job_plan_use { JOB_PLAN_SENT = 1, JOB_PLAN_SHOWN = 2 };
  * the struct. */
 const struct field *job_plan_fields(void);
 const struct field *job_tune_fields(void);
-extern const struct field_choice job_computes[]; /* num_compute's names */
+extern const struct field_choice job_computes[]; /* num_compute's names, */
+extern const struct field_choice job_kv_types[]; /* kv_type's */
 
 json_t *job_plan_encode(const struct job_plan *plan);
 /* As it is shown, without what placed_plan.c adds. */

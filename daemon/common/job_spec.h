@@ -13,6 +13,7 @@
 #include "daemon/common/fields.h"
 #include "daemon/common/job_type.h"
 #include "engine/err.h"
+#include "engine/layer/kv_type.h"
 #include "engine/train/data.h"
 #include "engine/num/num.h"
 #include "engine/train/lr.h"
@@ -40,13 +41,13 @@ struct job_spec {
     const json_t *ids, *stop;
     /* Of a job that serves: what clients call the model, and the model with each adapter; positions
      * of a request, 0: as many as the model was made for; sequences and rows of a prompt in a
-     * microbatch; whether keys and values are kept as bf16. */
+     * microbatch; how keys and values are kept. */
     const char *served_name;
     const json_t *adapters;  /* {name for clients: folder}, or NULL: none */
     const char *draft_model; /* one that guesses tokens, on the head alone; NULL: there is none */
     size_t draft_bits;       /* of it, as weight_bits */
     size_t max_context, max_num_seqs, prefill_step, draft_max;
-    bool kv_is_bf16;
+    enum kv_type kv_type;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
     enum num_compute compute;

@@ -81,7 +81,6 @@ static const struct field_choice recomputes[] = {{"none", RECOMPUTE_NONE},
                                                  {"stage", RECOMPUTE_STAGE},
                                                  {"auto", RECOMPUTE_AUTO},
                                                  {NULL, 0}};
-static const struct field_choice kv_types[] = {{"f32", false}, {"bf16", true}, {NULL, 0}};
 static const struct field_choice copies[] = {{"auto", true}, {"off", false}, {NULL, 0}};
 static const struct field_choice elastics[] = {{"auto", false}, {"off", true}, {NULL, 0}};
 static const struct field_choice losses[] = {
@@ -153,9 +152,9 @@ static const struct field spec_fields[] = {
     CHOICE("draft_weights", SERVE, draft_bits, weights, 0,
            "take the weights of --draft-model as they are stored, or quantize them to 8 or 4 "
            "bits"),
-    CHOICE("kv", SERVE, kv_is_bf16, kv_types, false,
-           "number type of stored keys and values; bf16 takes half the memory, and is less "
-           "exact"),
+    CHOICE("kv", SERVE, kv_type, job_kv_types, KV_F32,
+           "number type of stored keys and values: f32; bf16, for half the memory; int8, for about a "
+           "quarter. bf16 and int8 are slightly less exact"),
 
     /* Generation. */
     WHOLE("max_tokens", GENERATE, max_tokens, 1, TOKENS_MAX, 64, "N", "generate at most this many tokens"),

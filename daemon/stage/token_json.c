@@ -4,10 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Readers of events take a zero byte for the end of a text: the token of one is shown as U+FFFD. */
-static json_t *token_text(const char *text, size_t n)
+json_t *token_text(const char *text, size_t n)
 {
-    return memchr(text, 0, n) ? json_string("\xef\xbf\xbd") : json_stringn(text, n);
+    static const char shown[] = "\xef\xbf\xbd";
+    char *copy = malloc(3 * n + 1);
+    size_t size = 0;
+    for (size_t i = 0; copy && i < n; i++) {
+        const size_t wide = text[i] ? 1 : sizeof shown - 1;
+        memcpy(copy + size, text[i] ? &text[i] : shown, wide);
+        size += wide;
+    }
+    json_t *ret = copy ? json_stringn(copy, size) : NULL;
+    free(copy);
+    return ret ? ret : json_string("");
 }
 
 json_t *token_json(struct tokenizer *tok, uint32_t id, json_t *logprob)

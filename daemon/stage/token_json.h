@@ -11,6 +11,10 @@
 #include "engine/layer/layer.h"
 #include "engine/text/tokenizer.h"
 
+/* A text [n] of tokens as a JSON string, never NULL. Readers of events take a zero byte for the end
+ * of a text, so each is shown as U+FFFD. */
+json_t *token_text(const char *text, size_t n);
+
 /* {"id", "logprob"}, and its "text" where there is a tokenizer (tok may be NULL). Takes over
  * `logprob`. A new object. */
 json_t *token_json(struct tokenizer *tok, uint32_t id, json_t *logprob);

@@ -13,6 +13,7 @@
 
 #include "layer/attn_tile.h"
 #include "num/kernels.h"
+#include "num/row8.h"
 #include "num/sizes.h"
 
 enum {
@@ -20,30 +21,46 @@ enum {
     SMALL = 1 << 14, /* elements not worth a second thread */
 };
 
+/* Of one position of one head. */
+static size_t row_bytes(const struct paged_pool *pool)
+{
+    switch (pool->type) {
+    case KV_INT8: return row8_bytes(pool->width);
+    case KV_BF16: return pool->width * dtype_size(DTYPE_BF16);
+    default: return pool->width * dtype_size(DTYPE_F32);
+    }
+}
+
 static char *block_at(const struct paged_pool *pool, size_t block, size_t kv)
 {
-    const size_t first = (block * pool->kv_heads + kv) * PAGED_BLOCK * pool->width;
-    return (char *)pool->data + first * dtype_size(pool->type);
+    return (char *)pool->data + (block * pool->kv_heads + kv) * PAGED_BLOCK * row_bytes(pool);
 }
 
 size_t paged_block_bytes(const struct paged_pool *pool)
 {
-    return pool->kv_heads * PAGED_BLOCK * pool->width * dtype_size(pool->type);
+    return pool->kv_heads * PAGED_BLOCK * row_bytes(pool);
+}
+
+static void store_row(char *row, const float *x, const struct paged_pool *pool)
+{
+    if (pool->type == KV_INT8)
+        row8_from_f32(row, x, pool->width);
+    else
+        dtype_from_f32(row, x, pool->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32, pool->width);
 }
 
 void paged_store(struct num *num, const struct paged_pool *pool, const float *x,
                  const struct paged_span *spans, size_t n)
 {
-    const size_t width = pool->width, size = dtype_size(pool->type);
+    const size_t width = pool->width, bytes = row_bytes(pool);
 #pragma omp parallel for schedule(static)                                                                    \
     num_threads(num_threads(num)) if (n * pool->kv_heads * width > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < n; i++)
         for (size_t t = 0; t < spans[i].n; t++) {
             const size_t at = spans[i].at + t;
             for (size_t kv = 0; kv < pool->kv_heads; kv++)
-                dtype_from_f32(block_at(pool, spans[i].blocks[at / PAGED_BLOCK], kv) +
-                                   at % PAGED_BLOCK * width * size,
-                               x + ((spans[i].row + t) * pool->kv_heads + kv) * width, pool->type, width);
+                store_row(block_at(pool, spans[i].blocks[at / PAGED_BLOCK], kv) + at % PAGED_BLOCK * bytes,
+                          x + ((spans[i].row + t) * pool->kv_heads + kv) * width, pool);
         }
 }
 
@@ -56,14 +73,22 @@ struct paged_tile {
     size_t kv, first, heads; /* head of the keys; of the queries: first one, how many */
     size_t rows, vp;         /* vp: value, padded */
     float *q, *o;            /* [rows, head], [rows, vp] */
-    float *s, *v;            /* [rows, KEYS], [PAGED_BLOCK, vp] */
+    float *s;                /* [rows, KEYS] */
+    float *wide;             /* [KEYS, wide_row] keys or values as f32 */
     float *max, *sum;        /* [rows] */
 };
+
+/* Of keys or of values, whichever are wider. */
+static size_t wide_row(struct attn_dims dims)
+{
+    const size_t vp = tile_pad(attn_value(dims));
+    return dims.head > vp ? dims.head : vp;
+}
 
 static size_t tile_floats(struct attn_dims dims, size_t rows)
 {
     const size_t vp = tile_pad(attn_value(dims));
-    return rows * (dims.head + vp + KEYS + 2) + 3 * TILE_PAD + PAGED_BLOCK * vp;
+    return rows * (dims.head + vp + KEYS + 2) + 3 * TILE_PAD + KEYS * wide_row(dims);
 }
 
 static float *take(float **at, size_t floats)
@@ -80,7 +105,7 @@ static void tile_begin(struct paged_tile *t, float *lane, const float *q)
     t->vp = tile_pad(attn_value(t->dims));
     t->o = take(&lane, t->rows * t->vp);
     t->s = take(&lane, t->rows * KEYS);
-    t->v = take(&lane, PAGED_BLOCK * t->vp);
+    t->wide = take(&lane, KEYS * wide_row(t->dims));
     t->q = take(&lane, t->rows * head);
     t->max = take(&lane, t->rows);
     t->sum = take(&lane, t->rows);
@@ -101,13 +126,49 @@ static size_t seen(const struct paged_tile *t, size_t i, size_t k0, size_t nk)
     return end > k0 ? min_size(nk, end - k0) : 0;
 }
 
+/* Latent attention's values are the first part of its keys: these stay widened. */
+static bool has_wide_values(const struct paged_tile *t)
+{
+    return t->keys->type == KV_INT8 && t->keys->data == t->values->data && t->vp <= t->dims.head;
+}
+
+/* The first `width` elements of n rows of a block, as f32 [n, apart], with zeros between. */
+static void widen(const struct paged_tile *t, float *to, const struct paged_pool *pool, const char *rows,
+                  size_t n, size_t width, size_t apart)
+{
+    const size_t bytes = row_bytes(pool);
+    for (size_t c = 0; c < n; c++, to += apart) {
+        if (pool->type == KV_INT8)
+            t->k->row8_to_f32(to, rows + c * bytes, pool->width, width);
+        else
+            t->k->to_f32[pool->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32](to, rows + c * bytes, width);
+        memset(to + width, 0, (apart - width) * sizeof *to);
+    }
+}
+
+/* Of n keys of a block, the first of which is key c of those scored together. Bytes are widened once
+ * for all heads that share them. */
+static void block_scores(const struct paged_tile *t, size_t c, const char *keys, size_t n)
+{
+    const size_t head = t->dims.head;
+    const void *w = keys;
+    size_t ldw = t->keys->width;
+    enum dtype type = t->keys->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    if (t->keys->type == KV_INT8) {
+        float *to = t->wide + (has_wide_values(t) ? c * head : 0);
+        widen(t, to, t->keys, keys, n, head, head);
+        w = to;
+        ldw = head;
+    }
+    t->k->dots[type](t->s + c, KEYS, t->q, head, t->rows, w, ldw, n, head, false);
+}
+
 /* Scores of nk keys from position k0 on, and their softmax. */
 static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
 {
     for (size_t c = 0; c < nk; c += PAGED_BLOCK)
-        t->k->dots[t->keys->type](t->s + c, KEYS, t->q, t->dims.head, t->rows,
-                                  block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
-                                  t->keys->width, min_size(PAGED_BLOCK, nk - c), t->dims.head, false);
+        block_scores(t, c, block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
+                     min_size(PAGED_BLOCK, nk - c));
     for (size_t r = 0; r < t->rows; r++) {
         const size_t n = seen(t, r / t->heads, k0, nk);
         if (!n)
@@ -118,20 +179,20 @@ static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
     }
 }
 
-/* Values of a block as a tile needs them: f32, rows of whole vectors. */
-static const float *values_of(const struct paged_tile *t, size_t block, size_t *ret_apart)
+/* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as above. */
+static const float *values_of(const struct paged_tile *t, size_t c, size_t block, size_t n, size_t *ret_apart)
 {
-    const size_t value = attn_value(t->dims), width = t->values->width, size = dtype_size(t->values->type);
+    const size_t value = attn_value(t->dims);
     const char *from = block_at(t->values, block, t->kv);
-    *ret_apart = width;
-    if (t->values->type == DTYPE_F32 && t->vp == value)
+    *ret_apart = t->dims.head;
+    if (has_wide_values(t))
+        return t->wide + c * t->dims.head;
+    *ret_apart = t->values->width;
+    if (t->values->type == KV_F32 && t->vp == value)
         return (const void *)from;
     *ret_apart = t->vp;
-    for (size_t c = 0; c < PAGED_BLOCK; c++) {
-        t->k->to_f32[t->values->type](t->v + c * t->vp, from + c * width * size, value);
-        memset(t->v + c * t->vp + value, 0, (t->vp - value) * sizeof *t->v);
-    }
-    return t->v;
+    widen(t, t->wide, t->values, from, n, value, t->vp);
+    return t->wide;
 }
 
 /* What n values give queries i … end−1. c: their place among the scores. */
@@ -160,7 +221,7 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
     for (size_t c = 0; c < nk; c += PAGED_BLOCK) {
         const size_t n = min_size(PAGED_BLOCK, nk - c);
         size_t apart, i = 0;
-        const float *v = values_of(t, t->span->blocks[(k0 + c) / PAGED_BLOCK], &apart);
+        const float *v = values_of(t, c, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
         for (size_t part; i < t->span->n && (part = seen(t, i, k0 + c, n)) < n; i++)
             tile_values(t, v, apart, i, i + 1, c, part);
         tile_values(t, v, apart, i, t->span->n, c, n);

@@ -8,6 +8,7 @@
 #ifndef LAYER_PAGED_H
 #define LAYER_PAGED_H
 
+#include "layer/kv_type.h"
 #include "layer/layer.h"
 
 enum {
@@ -15,10 +16,10 @@ enum {
     PAGED_ROWS = 16,  /* most rows of a span */
 };
 
-/* Block b is [kv_heads, PAGED_BLOCK, width] from element b·kv_heads·PAGED_BLOCK·width on. */
+/* Block b is [kv_heads, PAGED_BLOCK, width] from byte b·paged_block_bytes on. */
 struct paged_pool {
-    void *data;      /* borrowed: the stage's slab */
-    enum dtype type; /* F32 or BF16; what is stored is rounded to it */
+    void *data;        /* borrowed: the stage's slab */
+    enum kv_type type; /* what is stored is rounded to it */
     size_t kv_heads, width;
 };
 

@@ -23,7 +23,7 @@ struct block_layout {
     size_t tokens;    /* most tokens of a microbatch */
     size_t positions; /* of the cache; 0: training, scoring or serving */
     size_t blocks;    /* of the paged pool; 0: not serving */
-    enum dtype kv_type;
+    enum kv_type kv_type;
 };
 
 struct block_saved {      /* from forward to backward_x and backward_w, per layer and slot */

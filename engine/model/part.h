@@ -50,7 +50,7 @@ struct part_layout {
     size_t tokens;            /* most tokens of a microbatch */
     size_t positions;         /* of the cache; 0: training, scoring or serving */
     size_t blocks;            /* of the paged pool; 0: not serving */
-    enum dtype kv_type;       /* of the pool */
+    enum kv_type kv_type;     /* of the pool */
 };
 /* Rows of a part that computes in a forward that is not kept. */
 static inline size_t part_cached_rows(const struct part_layout *l)

@@ -299,9 +299,6 @@ static int check_spec(const struct stage_spec *spec, struct err *err)
                        "with --weights stored");
     if (spec->kv_blocks && (!spec->kv || spec->sample))
         return err_set(err, -EINVAL, "a stage with a paged KV pool serves, and does nothing else");
-    if (spec->kv_blocks && spec->kv_type != DTYPE_F32 && spec->kv_type != DTYPE_BF16)
-        return err_set(err, -ENOTSUP, "keys and values are kept as F32 or BF16, not as %s",
-                       dtype_name(spec->kv_type));
     if (spec->kv_blocks > UINT32_MAX)
         return err_set(err, -EOVERFLOW, "%zu blocks of keys and values are more than can be numbered",
                        spec->kv_blocks);

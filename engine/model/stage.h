@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "layer/kv_type.h"
 #include "layer/layer.h"
 #include "model/family.h"
 #include "model/param_piece.h"
@@ -50,7 +51,7 @@ struct stage_spec {
     bool kv;               /* generation, and nothing else */
     size_t kv_blocks;      /* with kv: serving. Blocks of STAGE_KV_BLOCK positions in the pool, which stands
                               where the cache of `positions` would; 0: none */
-    enum dtype kv_type;    /* of keys and values in the pool: F32, or BF16, to which they are rounded */
+    enum kv_type kv_type;  /* of keys and values in the pool, which are rounded to it */
     size_t logit_rows;     /* most rows whose logits are asked for at once, when serving */
     const struct slab
         *scratch;  /* borrowed: `used` bytes, as many as stage_measure says for `work`, which stages that

@@ -12,6 +12,7 @@
 #include "num/dots.h"
 #include "num/simd.h"
 #include "num/simd_quant.h"
+#include "num/simd_row8.h"
 #include "num/simd_stored.h"
 
 /* --- stored types --- */
@@ -417,6 +418,7 @@ const struct kernels KERNELS = {
     .block_to_f32 = load_blocks,
     .quant4_to_f32 = quant4_to_f32,
     .quant8_to_f32 = quant8_to_f32,
+    .row8_to_f32 = row8_to_f32,
     .tile = tile,
     .transpose = transpose,
     .add = add,

@@ -87,6 +87,8 @@ struct kernels {
                           size_t n);
     void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
+    /* The first n elements of a row of `width` as row8.h has it. */
+    void (*row8_to_f32)(float *dst, const void *row, size_t width, size_t n);
     void (*tile)(const struct tile *t);
     void (*transpose)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols);
 

@@ -4,8 +4,9 @@
  * one call (stage_rows), without daemons. Streams are held against the roofline: a call reads each
  * weight once, and multiplies it once for each stream. So it takes at least as long as the slower
  * of these two. Both limits are measured in between. One stream is held against stage_decode, and
- * pieces of a prompt against its chunks of as many tokens. Each row comes from a process started as
- * the daemon starts a stage. */
+ * pieces of a prompt against its chunks of as many tokens. Streams with long texts behind them are
+ * held, with rounded keys and values, against the same with f32. Each row comes from a process
+ * started as the daemon starts a stage. */
 #include "tests/bench/bench.h"
 
 #include "daemon/stage/plan/stage_machine.h"
@@ -20,6 +21,9 @@ enum {
     POSITIONS = 512,
     TABLE = POSITIONS / STAGE_KV_BLOCK,
     REPEATS = 5,
+    FAR = 2048, /* positions behind each of so many streams, */
+    FAR_STREAMS = 4,
+    FAR_TABLE = FAR / STAGE_KV_BLOCK + 1, /* and blocks of each */
 };
 
 /* Elements of the matrices a token is multiplied with, experts as one token chooses them. */
@@ -42,7 +46,7 @@ struct bed {
     struct machine *machine;
     struct bench_sgemm sgemm;
     double elements, bytes; /* of all matrices */
-    uint32_t blocks[STREAMS][TABLE], ids[PIECE];
+    uint32_t blocks[STREAMS][TABLE], far_blocks[FAR_STREAMS][FAR_TABLE], ids[PIECE];
 };
 
 /* One token of each stream, at position `at`. */
@@ -145,6 +149,59 @@ static void run_all(struct bed *b)
     }
 }
 
+/* --- long texts ------------------------------------------------------------------------------- */
+
+/* Each block for itself, as the beginning of a text: products alone, for time's sake. */
+static void fill(struct bed *b, struct stage *s)
+{
+    struct err err;
+    struct stage_piece pieces[PIECE / STAGE_KV_BLOCK];
+    const uint32_t *blocks = &b->far_blocks[0][0];
+    for (size_t at = 0, n; at < FAR_STREAMS * FAR_TABLE; at += n) {
+        for (n = 0; n < PIECE / STAGE_KV_BLOCK && at + n < FAR_STREAMS * FAR_TABLE; n++)
+            pieces[n] = (struct stage_piece){&blocks[at + n], 1, 0, STAGE_KV_BLOCK, STAGE_NO_ADAPTER};
+        bench_must(stage_rows(s, pieces, n, b->ids, NULL, NULL, &err), &err);
+    }
+}
+
+static double far_per_second(struct bed *b, struct stage *s)
+{
+    struct err err;
+    struct stage_piece pieces[FAR_STREAMS];
+    const double begin = bench_now();
+    for (size_t step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < FAR_STREAMS; i++)
+            pieces[i] = (struct stage_piece){b->far_blocks[i], FAR_TABLE, FAR + step, 1, STAGE_NO_ADAPTER};
+        bench_must(stage_rows(s, pieces, FAR_STREAMS, b->ids, NULL, NULL, &err), &err);
+    }
+    return FAR_STREAMS * STEPS / (bench_now() - begin);
+}
+
+static void run_far(struct bed *b, struct stage_spec spec)
+{
+    struct err err;
+    struct stage *s[KV_TYPES];
+    spec.positions = FAR_TABLE * STAGE_KV_BLOCK;
+    spec.kv_blocks = FAR_STREAMS * FAR_TABLE;
+    for (int type = 0; type < KV_TYPES; type++) {
+        spec.kv_type = (enum kv_type)type;
+        bench_must(stage_open(&s[type], b->num, &spec, &err), &err);
+        fill(b, s[type]);
+    }
+    for (int type = KV_BF16; type < KV_TYPES; type++) {
+        struct bench_series series = {.n = REPEATS};
+        char what[64];
+        for (size_t i = 0; i < REPEATS; i++) {
+            series.limit[i] = far_per_second(b, s[KV_F32]);
+            series.figure[i] = far_per_second(b, s[type]);
+        }
+        snprintf(what, sizeof what, "%s, %d far streams", kv_type_name((enum kv_type)type), FAR_STREAMS);
+        print(b, what, FAR, "f32 keys and values", 1, &series);
+    }
+    for (int type = 0; type < KV_TYPES; type++)
+        stage_close(s[type]);
+}
+
 /* "DIR:int8" is DIR with 8 bits, kept in a folder beside it. */
 static size_t split_model(char *model, char *ret_kept, size_t size)
 {
@@ -179,6 +236,8 @@ static int child(const char *name, char *model, int threads)
               (bits ? (double)bits / 8 + 2.0 * 2 / QUANT_GROUP : (double)dtype_size(spec.config.dtype));
     for (uint32_t i = 0; i < STREAMS * TABLE; i++)
         b.blocks[i / TABLE][i % TABLE] = i * 7 % (STREAMS * TABLE);
+    for (uint32_t i = 0; i < FAR_STREAMS * FAR_TABLE; i++)
+        b.far_blocks[i / FAR_TABLE][i % FAR_TABLE] = i * 7 % (FAR_STREAMS * FAR_TABLE);
     for (uint32_t i = 0; i < PIECE; i++)
         b.ids[i] = i * 31 % 1000;
     bench_must(num_new(&b.num, threads, &err), &err);
@@ -189,6 +248,8 @@ static int child(const char *name, char *model, int threads)
     bench_must(machine_new(&b.machine, b.num, &err), &err);
     bench_sgemm_init(&b.sgemm, threads);
     run_all(&b);
+    if (!bits)
+        run_far(&b, spec);
     bench_sgemm_done(&b.sgemm);
     machine_free(b.machine);
     stage_close(b.rows);

@@ -75,3 +75,24 @@ void assert_same_bits(const float *got, const float *want, size_t n, const char 
             fail_msg("%s: element %zu of %zu is %.9g, wanted exactly %.9g", what, i, n, (double)got[i],
                      (double)want[i]);
 }
+
+static double log_sum(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)x[i]);
+    return log(sum);
+}
+
+double near_logprobs(const float *got, const float *want, size_t rows, size_t vocab)
+{
+    double off = 0, all = 0;
+    for (size_t row = 0; row < rows; row++, got += vocab, want += vocab) {
+        const double of_got = log_sum(got, vocab), of_want = log_sum(want, vocab);
+        for (size_t i = 0; i < vocab; i++) {
+            off += pow((double)got[i] - of_got - ((double)want[i] - of_want), 2);
+            all += pow((double)want[i] - of_want, 2);
+        }
+    }
+    return sqrt(off / all);
+}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # A model that is served is spread over a node that joins, and leaves one that is drained; the stream under way has the tokens that
-# it has in peace. With --keep-alive it leaves all nodes while nobody asks.
+# it has in peace. With --keep-alive it leaves all nodes while nobody asks. Keys and values are kept in 8 bits.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 . "$(dirname "$0")/../lib/endless.sh"
@@ -18,8 +18,9 @@ streamed() { sed -n 's/^data: \({.*\)$/\1/p' "$1" | jq -j '.choices[]?.text // "
 
 say 'on two nodes of three'
 stop_node 3
-on 1 serve --model "$work/small" --max-context 2048 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
+on 1 serve --model "$work/small" --kv int8 --max-context 2048 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
 await_line "$(log_of 1)" 'job 1: planned: n[12] .*, n[12] ' 20
+equal 'the type of keys and values' "$(on 1 job 1 --json | jq -r '.plan.kv_type')" int8
 post 2 "$(body 1500 '')" >"$work/calm"
 
 say 'a third joins, and one is drained, in the middle of a stream'
@@ -48,7 +49,7 @@ on 1 serve stop small || fail 'stop'
 no_stages 1 2 3
 
 say 'with --keep-alive it lets its nodes go while nobody asks, and the next request loads it again'
-on 2 serve --model "$work/small" --keep-alive 1 --max-context 2048 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
+on 2 serve --model "$work/small" --kv int8 --keep-alive 1 --max-context 2048 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
 await_line "$(log_of 2)" 'nobody has asked for 1 s, so it let its memory go' 30
 on 2 serve list >"$work/list"
 holds 'the list' "$work/list" '^small +1 +paused'

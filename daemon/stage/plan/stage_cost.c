@@ -349,7 +349,7 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
         "training", (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0),
         "at", (json_int_t)want->at);
     if (key && s->kv_blocks)
-        json_object_set_new(key, "kv_type", json_string(dtype_name(s->kv_type)));
+        json_object_set_new(key, "kv_type", json_string(kv_type_name(s->kv_type)));
     return key;
 }
 

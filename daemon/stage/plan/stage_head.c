@@ -363,7 +363,7 @@ static int plan_generate(struct head *h, struct err *err)
 static void plan_text_rows(struct job_plan *p)
 {
     p->kv = true;
-    p->kv_type = DTYPE_F32;
+    p->kv_type = KV_F32;
     p->kv_blocks = (p->positions + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
     p->tokens = p->positions < CHUNK ? p->positions : CHUNK;
 }

@@ -85,7 +85,7 @@ int head_plan_serve(struct head *h, struct err *err)
     p->seqs = s->max_num_seqs;
     p->tokens = p->seqs + s->prefill_step;
     p->microbatches = 1;
-    p->kv_type = s->kv_is_bf16 ? DTYPE_BF16 : DTYPE_F32;
+    p->kv_type = s->kv_type;
     p->kv_blocks = larger(s->max_kv_size ? s->max_kv_size : CONTEXTS * p->positions, p->positions);
     p->kv_blocks = (p->kv_blocks + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
     return plan_draft(h, err);

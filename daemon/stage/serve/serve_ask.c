@@ -8,6 +8,7 @@
 
 #include "daemon/stage/choice.h"
 #include "daemon/stage/stage_chat.h"
+#include "daemon/stage/token_json.h"
 
 enum { TAIL = 128, CHOICES_MAX = 32 };
 
@@ -216,7 +217,7 @@ static json_t *pieces_of(const struct serve_ask *a, const struct serve_model *m,
             json_decref(list);
             return NULL;
         }
-        json_array_append_new(list, json_stringn(text, n));
+        json_array_append_new(list, token_text(text, n));
         free(text);
     }
     return list;
@@ -244,7 +245,7 @@ json_t *serve_ask_plain_text(const struct serve_ask *a, const struct serve_model
     }
     if (tokenizer_decode(m->head->tok, a->ids, a->n, false, &text, &n, err))
         return NULL;
-    json_t *answer = json_pack("{s:I s:o}", "id", (json_int_t)a->id, "text", json_stringn(text, n));
+    json_t *answer = json_pack("{s:I s:o}", "id", (json_int_t)a->id, "text", token_text(text, n));
     free(text);
     return answer;
 }

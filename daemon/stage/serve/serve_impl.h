@@ -26,16 +26,16 @@ struct seq {
     enum draft_kind guessed_by; /* for the next microbatch, or the one that it is in: */
     size_t guesses, fed;        /* and those of them that the draft model has, too */
     struct form_at form;
-    struct kv_table table, drafted;  /* of the served model, and of the draft model, */
-    size_t drafted_to;               /* which has so many positions */
-    size_t scored;                   /* of the prompt: rows whose next token's log-probability is on its way */
-    size_t told;                     /* of the prompt: tokens with their log-probabilities */
-    size_t computed;                 /* positions that are in the pools, or on their way there */
-    bool is_running;                 /* it has blocks; else it waits for some */
-    bool is_in_flight;               /* a microbatch with rows of it is on its way */
-    bool is_dead;                    /* and nobody waits for them: it goes when they are back */
-    const char *ending;              /* why it is over: what the daemon hears; NULL: it is not */
-    char *fault;                     /* owned: with the ending "error", a sentence */
+    struct kv_table table, drafted; /* of the served model, and of the draft model, */
+    size_t drafted_to;              /* which has so many positions */
+    size_t scored;                  /* of the prompt: rows whose next token's log-probability is on its way */
+    size_t told;                    /* of the prompt: tokens with their log-probabilities */
+    size_t computed;                /* positions that are in the pools, or on their way there */
+    bool is_running;                /* it has blocks; else it waits for some */
+    bool is_in_flight;              /* a microbatch with rows of it is on its way */
+    bool is_dead;                   /* and nobody waits for them: it goes when they are back */
+    const char *ending;             /* why it is over: what the daemon hears; NULL: it is not */
+    char *fault;                    /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct tokenizer_stream *again;  /* owned: that of a prompt that is told */
 };

@@ -41,8 +41,7 @@ static json_t *top_of(struct server_run *s, const struct likely *likely, size_t 
         struct err quiet;
         if (s->head->tok && tokenizer_decode(s->head->tok, &likely[i].id, 1, false, &text, &n, &quiet))
             text = NULL;
-        json_t *shown = text ? json_stringn(text, n) : NULL;
-        json_array_append_new(list, json_pack("{s:o s:f}", "text", shown ? shown : json_string(""), "logprob",
+        json_array_append_new(list, json_pack("{s:o s:f}", "text", token_text(text ? text : "", n), "logprob",
                                               (double)likely[i].logprob));
         free(text);
     }
@@ -53,10 +52,9 @@ int tell_token(struct server_run *s, json_t *list, const struct seq *q, const st
                struct err *err)
 {
     const struct rows_token *token = chosen->token;
-    json_t *shown = json_stringn(chosen->text, chosen->n);
     json_t *item = json_pack("{s:I s:I s:I s:I s:o}", "id", (json_int_t)q->ask->id, "choice",
                              (json_int_t)q->choice, "n", (json_int_t)(q->n - q->n_prompt), "token",
-                             (json_int_t)token->token, "text", shown ? shown : json_string(""));
+                             (json_int_t)token->token, "text", token_text(chosen->text, chosen->n));
     if (q->ask->wants_logprob)
         json_object_set_new(item, "logprob", json_real((double)token->logprob));
     if (chosen->top)
@@ -77,9 +75,9 @@ static json_t *prompt_token(struct server_run *s, struct seq *q, const struct ro
     }
     json_t *item = token_json(s->head->tok, q->ids[q->told],
                               token ? json_real((double)token->logprob) : json_null()),
-           *alone = json_object_get(item, "text"), *goes_on = json_stringn(text, n);
+           *alone = json_object_get(item, "text");
     json_object_set(item, "alone", alone);
-    json_object_set_new(item, "text", goes_on ? goes_on : json_string(""));
+    json_object_set_new(item, "text", token_text(text, n));
     if (top)
         json_object_set_new(
             item, "top",

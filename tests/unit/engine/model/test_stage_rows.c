@@ -55,6 +55,11 @@ static const char wide_fp8[] = COMMON("deepseek_v3") MOE
     "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"n_group\":4,"
     "\"topk_group\":2,\"quantization_config\":{\"quant_method\":\"fp8\","
     "\"fmt\":\"e4m3\",\"weight_block_size\":[128,128]},\"torch_dtype\":\"";
+/* Keys wider than the values' whole vectors. */
+static const char latent[] = COMMON("deepseek_v3") MOE
+    "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"kv_lora_rank\":40,"
+    "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":12,\"v_head_dim\":5,\"first_k_dense_replace\":1,"
+    "\"norm_topk_prob\":true,\"n_group\":4,\"topk_group\":2,\"torch_dtype\":\"";
 
 enum {
     SEQS = 5,
@@ -72,7 +77,7 @@ struct world {
     char kept[128];
     struct config c;
     size_t bits;
-    enum dtype kv_type;
+    enum kv_type kv_type;
     enum num_compute compute;
     struct tune tune[ADAPTERS];
     size_t adapters; /* 0: no LoRA */
@@ -422,18 +427,35 @@ static void wide_rows(void **state)
     world_free(&w);
 }
 
-/* Keys and values that are rounded have bits of their own, but those are invariant too. */
+/* Keys and values that are rounded have bits of their own, but those are invariant too, and near
+ * the exact ones. */
+static void check_rounded(const char *model, enum kv_type type, bool adapters, double most)
+{
+    struct world w;
+    world_make(&w, model, "float32");
+    if (adapters)
+        world_adapters(&w);
+    rows_alone(&w);
+    float *exact = w.want;
+    w.kv_type = type;
+    rows_alone(&w);
+    const double off = near_logprobs(w.want, exact, SEQS * LENGTH, w.c.vocab);
+    if (!(off > 0 && off < most))
+        fail_msg("%s with keys and values in %s is off by %g", w.c.family, kv_type_name(type), off);
+    free(exact);
+    check_world(&w);
+    world_free(&w);
+}
+
 static void rounded_keys_and_values(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < MODELS; i += 2) {
-        struct world w;
-        world_make(&w, models[i], "float32");
-        w.kv_type = DTYPE_BF16;
-        rows_alone(&w);
-        check_world(&w);
-        world_free(&w);
-    }
+    for (size_t i = 0; i < MODELS; i++)
+        check_rounded(models[i], KV_INT8, i % 2, 0.015);
+    for (size_t i = 0; i < MODELS; i += 2)
+        check_rounded(models[i], KV_BF16, false, 0.003);
+    check_rounded(latent, KV_INT8, false, 0.015);
+    check_rounded(wide, KV_INT8, true, 0.05); /* several groups in a head */
 }
 
 /* --- the head, and what is refused ------------------------------------------------------------ */
@@ -542,12 +564,14 @@ static void refuses_bad_pools(void **state)
     assert_true(many.kv - few.kv >= 10 * 2 * 2 * STAGE_KV_BLOCK * w.c.kv_heads * w.c.head * sizeof(float));
     assert_int_equal(many.work, few.work);
     assert_int_equal(many.slots, few.slots);
-    spec.kv_type = DTYPE_BF16;
+    const size_t rows = 20 * STAGE_KV_BLOCK * 2 * 2 * w.c.kv_heads, slack = 1024;
+    spec.kv_type = KV_BF16;
     must(stage_measure(&few, &spec, &err), &err);
-    assert_true(few.kv < many.kv * 3 / 5);
-    spec.kv_type = DTYPE_F16;
-    must_refuse(stage_measure(&few, &spec, &err), -ENOTSUP, &err, "not as F16");
-    spec.kv_type = DTYPE_F32;
+    assert_in_range(few.kv, rows * w.c.head * 2, rows * w.c.head * 2 + slack);
+    spec.kv_type = KV_INT8;
+    must(stage_measure(&few, &spec, &err), &err);
+    assert_in_range(few.kv, rows * (w.c.head + 2), rows * (w.c.head + 2) + slack);
+    spec.kv_type = KV_F32;
     spec.kv = false;
     must_refuse(stage_measure(&few, &spec, &err), -EINVAL, &err, "serves, and does nothing else");
     spec.kv = true;

@@ -88,7 +88,7 @@ static void plan_for(struct world *w, const struct shape *shape)
                                      .round_steps = 1,
                                      .kv = true,
                                      .kv_blocks = shape->blocks,
-                                     .kv_type = DTYPE_F32,
+                                     .kv_type = KV_F32,
                                      .tokens = shape->seqs + shape->step,
                                      .seqs = shape->seqs,
                                      .positions = POSITIONS,
@@ -393,7 +393,8 @@ static void ask_score(struct world *w, size_t i, bool is_alone)
 
 static void a_prompt_has_the_scores_that_it_has_alone(void **state)
 {
-    static const struct shape shapes[] = {{64, 16, 64, 4}, {64, 16, 5, 4}, {7, 8, 16, 8}, {64, 1, 3, 0}};
+    static const struct shape shapes[] = {
+        {64, 16, 64, 4, NULL}, {64, 16, 5, 4, NULL}, {7, 8, 16, 8, NULL}, {64, 1, 3, 0, NULL}};
     static double scores[ASKS + 1][PROMPT];
     struct world *w = &world;
     (void)state;
