@@ -146,8 +146,8 @@ static void widen(const struct paged_tile *t, float *to, const struct paged_pool
     }
 }
 
-/* Of n keys of a block, the first of which is key c of those scored together. Bytes are widened once
- * for all heads that share them. */
+/* Of n keys of a block, the first of which is key c of those scored together. Bytes are widened
+ * once for all heads that share them. */
 static void block_scores(const struct paged_tile *t, size_t c, const char *keys, size_t n)
 {
     const size_t head = t->dims.head;
@@ -179,7 +179,8 @@ static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
     }
 }
 
-/* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as above. */
+/* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as
+ * above. */
 static const float *values_of(const struct paged_tile *t, size_t c, size_t block, size_t n, size_t *ret_apart)
 {
     const size_t value = attn_value(t->dims);

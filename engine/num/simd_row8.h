@@ -23,7 +23,7 @@ INLINE vf widen_row8(const uint8_t *p)
     return (vf)_mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(twice, twice), 24));
 #else
     int8_t q[VL];
-    vi v;
+    vi v = {0};
     memcpy(q, p, sizeof q);
     for (int i = 0; i < VL; i++)
         v[i] = q[i];

@@ -19,8 +19,8 @@ double near_max(const float *x, size_t n); /* largest magnitude */
 double near_difference(const float *got, const float *want,
                        size_t n); /* largest; NaN anywhere gives infinity */
 
-/* By how much the log-probabilities of logits [rows, vocab] are off, as a part of themselves: of the
- * roots of the mean squares. */
+/* By how much the log-probabilities of logits [rows, vocab] are off, as a part of themselves: of
+ * the roots of the mean squares. */
 double near_logprobs(const float *got, const float *want, size_t rows, size_t vocab);
 
 /* Within `tolerance`. */
