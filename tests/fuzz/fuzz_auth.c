@@ -4,7 +4,7 @@
  * First byte: which message it is (mod 3); the rest is the message. Two parties who share the
  * secret have gone as far as that, once for all runs; each run begins with a copy of who reads
  * next. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 #include "tests/lib/own_keys.h"
 
 #include "net/auth.c" /* to be copied, it must be seen */

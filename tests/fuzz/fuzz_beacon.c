@@ -2,8 +2,8 @@
  *
  * Beacons from any bytes: as a datagram, and as what a member with a bug seals. What is decoded
  * means itself again. First byte: which. */
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "net/beacon.h"
 

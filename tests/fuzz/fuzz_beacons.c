@@ -2,8 +2,8 @@
  *
  * A series of beacons of members with a bug, which a node with two ports takes in while time
  * passes: what it tells of cables must make sense. */
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "net/beacon.h"
 

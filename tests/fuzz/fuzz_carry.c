@@ -3,7 +3,7 @@
  * What a node may be sent by one that carries a model: a frame, and a list of blocks. What is taken
  * of either keeps its bounds, and a list that is taken is written again to the same byte. Input: u8
  * odd: a list, else a frame. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/fetch/carry/carry_frame.h"
 

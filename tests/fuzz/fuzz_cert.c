@@ -2,8 +2,8 @@
  *
  * Certificates behind a signature that is good: the bytes as they come, and with the right mark and
  * cluster, so that the rest is reached. What opens must sign to the same again. */
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "net/cert.h"
 

@@ -2,8 +2,8 @@
  *
  * STATE/cluster, with signatures that are good: the bytes as they lie there, and the same with a
  * good certificate and roster put in, so that what lies between is reached. */
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 #include "tests/lib/own_keys.h"
 
 #include "daemon/ringd/cluster/cluster_file.c" /* reads bytes only behind a path */

@@ -2,7 +2,7 @@
  *
  * Any bytes as ringd.conf, and any lines as arguments: refused with a sentence, or values within
  * their ranges. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/common/conf.h"
 #include "daemon/common/optable.h"

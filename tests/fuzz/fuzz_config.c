@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any text as a config.json: either refused with a sentence, or one whose sizes hold together. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <math.h>
 

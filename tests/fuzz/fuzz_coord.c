@@ -4,7 +4,7 @@
  * checks of messages.c, and in them plans and events with any fields of any type. Input: u8 state ‖
  * (u8 who, which message ‖ its fields)*. Nothing is sent anywhere, and no store or stage is
  * there. */
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include <event2/event.h>
 
@@ -12,7 +12,7 @@
 #include "daemon/ringd/job/job_life.c" /* for its states, without the way there */
 #include "daemon/ringd/aside.h"
 #include "daemon/ringd/event_log.h"
-#include "tests/fuzz/keys.h"
+#include "tests/fuzz/lib/keys.h"
 #include "tests/lib/small_plan.h"
 
 enum { RANKS = 3, MESSAGES = 16 };

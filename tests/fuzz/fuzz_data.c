@@ -2,7 +2,7 @@
  *
  * Any bytes as a data set: either refused with a sentence, or rows that keep what data.h says about
  * them. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "train/data.h"
 

@@ -4,7 +4,7 @@
  * inputs, claims and answers to ours, parts of files, in any order. A job is taken over once at
  * most, and every user who asked for it is answered once. Input: (u8 who and which message ‖ its
  * fields)*. The store answers at once, and work beside the loop is done at once. */
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include <event2/event.h>
 

@@ -2,7 +2,7 @@
  *
  * Facts about nodes, as they come from other machines, with fields missing or of any type: judged,
  * and nothing that is said of them can steer a terminal. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/common/doctor/doctor.h"
 

@@ -4,7 +4,7 @@
  * that are passed on, in any order. Every request of ours is
  * answered once, whatever is told; rows that were taken are fit for a terminal. Input: (u8 who,
  * which message ‖ its fields)*. Nothing is sent anywhere, and no server is there. */
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include <event2/event.h>
 

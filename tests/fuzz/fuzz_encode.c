@@ -3,7 +3,7 @@
  * Any bytes as text and as ids, through tokenizers of both kinds. The byte-level one must give the
  * text back as it was (U+FFFD for what is not UTF-8), and what its stream gives out must begin the
  * decoded whole. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <assert.h>
 

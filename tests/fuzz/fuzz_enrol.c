@@ -2,7 +2,7 @@
  *
  * Messages about joining from a member with a bug, to an authority. Input: (u8 kind ‖ its
  * fields)*. */
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include <event2/event.h>
 

@@ -3,8 +3,8 @@
  * Messages through others, signed well by a member with a bug: (u8 length ‖ u8 what is made right ‖
  * bytes)*. What is let in lies within its frame, is of a member and of this life, and is not let in
  * again. */
-#include "tests/fuzz/input.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/input.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "daemon/ringd/cluster/envelope.h"
 

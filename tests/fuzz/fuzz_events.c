@@ -3,7 +3,7 @@
  * A stream of events as ringctl reads it from a daemon, in pieces of any size: however it is cut,
  * the same events come, and what is shown of them commands no terminal. Input: u8 length of a piece
  * ‖ the stream. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/ctl/ctl_client.h"
 

@@ -3,7 +3,7 @@
  * Files that lie beside a model's weights and are read by name: generation_config.json, the index
  * of shards, and an adapter's adapter_config.json. First byte: which (mod 3); the rest is the
  * file. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "engine/file/config.h"
 #include "engine/file/st.h"

@@ -3,7 +3,7 @@
  * Any bytes as a grammar, a schema or a pattern: refused with a sentence, or a form that can be
  * followed. Then tokens that a mask lets through fit, others do not, and a mask is never empty. The
  * first byte says what it is; behind a NUL come the choices of tokens. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include <assert.h>
 

@@ -2,7 +2,7 @@
  *
  * What is inside records: frame heads and the bodies a link reads itself; and the record's own
  * length. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/wire.h"
 

@@ -3,7 +3,7 @@
  * What a node is asked that another's plan needs, and what it answers, as JSON: a question whose
  * units are of the model and fit its plan, which means itself again, or none; and of an answer only
  * times that can be reckoned with, whatever is said of them and of cables. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <math.h>
 

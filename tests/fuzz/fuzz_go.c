@@ -2,7 +2,7 @@
  *
  * The message that starts a round: refused, or one whose sequences are in order and which encodes
  * to the same. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/stage/stage_go.h"
 

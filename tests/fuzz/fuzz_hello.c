@@ -2,7 +2,7 @@
  *
  * Handshake payloads: the opening, and the hello of both kinds. What decodes must encode, and
  * decode to the same again. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/wire.h"
 

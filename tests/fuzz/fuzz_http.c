@@ -3,7 +3,7 @@
  * What of HTTP is decided by us: Host, Origin, Authorization and Content-Type as any text, one per
  * line, and addresses to listen on. Nobody reads or writes without the token, and no name but this
  * machine's is answered to. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/ringd/http/http_access.h"
 #include "daemon/ringd/http/http_listen.h"

@@ -2,7 +2,7 @@
  *
  * What a hub sends, as it may be of an enemy: headers up to the first empty line, then a listing,
  * an index behind the next NUL. What is taken of it names files of one folder alone. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * it from a stage that was taken over, and as a stage reads it. A message is passed on whole or not
  * at all, and nothing after the first that is nonsense. Input: u8 length of the first piece ‖ bytes
  * as they lie on the socket. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <event2/event.h>
 #include <jansson.h>

@@ -2,7 +2,7 @@
  *
  * Any bytes as a chat template, and behind a NUL any as the messages: refused with a sentence, or a
  * text. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <assert.h>
 

@@ -3,14 +3,14 @@
  * A job as JSON, both ways it travels: the spec a user posts, for every type of job, and the plan
  * that the head's stage hands round, with any fields of any type. Refused with a sentence, or one
  * that means itself again. First byte: what the fields are put into. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include <math.h>
 
 #include "daemon/common/job_plan.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
-#include "tests/fuzz/keys.h"
+#include "tests/fuzz/lib/keys.h"
 #include "tests/lib/small_plan.h"
 
 static void spec(const json_t *json)

@@ -2,7 +2,7 @@
  *
  * What a store has of a job that an earlier life of the daemon left unfinished, its list of lent
  * files too: a disk may be damaged. What is read can be kept and read again, and shown. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_keep.h"

@@ -4,7 +4,7 @@
  * that are all good. Input: (u16 length ‖ request)*, to the keeper of an authority, or of a node
  * without a cluster if the first byte is even. Whatever is asked: an answer has its bounds, no
  * answer holds a secret, and a member's roster never gets older. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 #include <sodium.h>
 
 #include "tests/lib/own_keys.h"

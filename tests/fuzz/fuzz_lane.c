@@ -4,7 +4,7 @@
  * of them, in any order, with payloads of any length. A lane's receiver is called without its
  * threads, and reads records that are open. Input: u8 number of frames ‖ frames ‖ u16 length of a
  * payload, again and again; 0xffff stands for the length the last frame's chunk should have. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include <sys/uio.h>
 

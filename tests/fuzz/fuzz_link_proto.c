@@ -2,7 +2,7 @@
  *
  * Any bytes as a request to ringd-link and as a reply to ringd: refused, or a packet that means
  * itself again and stays within what ringd-link may be asked for. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <sys/socket.h>
 

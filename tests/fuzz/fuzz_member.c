@@ -3,7 +3,7 @@
  * A record of a node with any fields of any type. What is read is told in a way that means the
  * same. First byte: whether the record begins as one that can be read, and which of its fields are
  * others. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/ringd/cluster/members.h"
 #include "net/wire.h"

@@ -2,7 +2,7 @@
  *
  * Records of a few nodes, in any order and of any lives: whatever is taken in can be told on, and
  * the ring can be computed. Input: (u8 who, life ‖ u8 sequence ‖ u8 its links ‖ u8 its job)*. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/ringd/cluster/members_impl.h" /* emptied, not made anew, for each run */
 

@@ -2,7 +2,7 @@
  *
  * A dump of links, addresses and routes with any bytes in it. Input: (u8 kind ‖ u8 length ‖ what
  * follows a message's head)*. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/port_dump.c" /* its readers are not for others */
 

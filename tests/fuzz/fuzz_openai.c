@@ -5,7 +5,7 @@
  * same parts however it is cut, none of them ends inside a character, and whole calls have
  * arguments that are an object. An answer is JSON, whatever the model wrote. Input: u8 what ‖ u8
  * how, then a request in JSON, values that become one, or a text. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/ringd/openai/embeddings.h"
 #include "daemon/ringd/openai/reply.h"

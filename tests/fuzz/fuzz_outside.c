@@ -3,7 +3,7 @@
  * A stranger's bytes wherever a seal or a signature stands in front, with the real ciphers: nothing
  * gets past it. First byte: where. The targets beacon, cert, roster, record and cluster_file have
  * what lies behind. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "daemon/ringd/cluster/record.h"
 #include "net/beacon.h"

@@ -2,7 +2,7 @@
  *
  * Any text as an address with a length, and as the pool of IPv4 subnets. What is read is written to
  * a text that means the same. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/subnet.h"
 

@@ -2,7 +2,7 @@
  *
  * Frames of measuring from a neighbour with a bug, over two cables, as time passes. Input: (u8 what
  * ‖ u8 time ‖ frame)*. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "daemon/ringd/peer/probe.c" /* to begin anew without memory for a burst */
 

@@ -2,7 +2,7 @@
  *
  * The page of memory that a stage shares with its daemon, with anything in it: what a daemon says
  * of it is text, and what it counts of connections is of cables that were named. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <jansson.h>
 

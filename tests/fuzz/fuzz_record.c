@@ -2,8 +2,8 @@
  *
  * Records of nodes as frames, signed well by a member with a bug: u16 length and record, again and
  * again. What is news is handed on as it came. */
-#include "tests/fuzz/input.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/input.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "daemon/ringd/cluster/members_impl.h" /* emptied, not made anew, for each run */
 #include "daemon/ringd/cluster/record.h"

@@ -3,7 +3,7 @@
  * A node that passes on connections, told anything about them: messages from the hop
  * before and the one behind, and connections that begin with any token. Input: (u8 what ‖ its
  * fields or bytes)*. Nothing is sent and nothing is dialled. */
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include <event2/event.h>
 

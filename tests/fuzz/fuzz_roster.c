@@ -3,8 +3,8 @@
  * Rosters behind a signature that is good: the bytes as they come, and with the right mark and
  * cluster, so that the entries are reached. What opens must sign to the same again, and stand
  * changes. */
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 
 #include "net/roster.h"
 

@@ -7,7 +7,7 @@
 
 #include "daemon/stage/serve/rows_batch.h"
 #include "daemon/stage/stage_go.h"
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 static const struct job_plan plan = {.type = JOB_SERVE,
                                      .ranks = 2,

@@ -3,7 +3,7 @@
  * Any bytes as a safetensors file, or as a GGUF file if they begin like one: either refused with a
  * sentence, or every byte of every tensor can be read. Config, tokenizer and chat template of a
  * GGUF file are what they say, or are refused. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "engine/file/config.h"
 #include "engine/file/st.h"

@@ -2,7 +2,7 @@
  *
  * A schedule as its user wrote it: refused with a sentence, or one that can be written down and
  * read again as the same; and checked, simulated and compiled without harm, whatever it says. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "engine/pipe/plan.h"
 #include "engine/pipe/sched_text.h"

@@ -3,7 +3,7 @@
  * Records as a stranger on the cable would have them: any bytes are refused and end the session;
  * what was sealed opens, unless a bit of it was changed. First byte: cipher; second and third:
  * which bit. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <errno.h>
 

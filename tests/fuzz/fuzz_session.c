@@ -4,7 +4,7 @@
  * state that has a key. The session's step is called on plaintext, without a network. Input: u8
  * state and kind ‖ (u16 length ‖ plaintext of a record)*. */
 #include "net/base/secret.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/link_session.c" /* its step behind the cipher is not for others */
 

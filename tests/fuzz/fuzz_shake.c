@@ -4,8 +4,8 @@
  * every state before a session stands. Ciphers let everything through, so the payloads are the
  * input. Input: u8 which end, which kind ‖ bytes as they come from the socket. */
 #include "net/base/secret.h"
-#include "tests/fuzz/fuzz.h"
-#include "tests/fuzz/unsealed.h"
+#include "tests/fuzz/lib/fuzz.h"
+#include "tests/fuzz/lib/unsealed.h"
 #include "tests/lib/own_keys.h"
 
 #include <event2/buffer.h>

@@ -10,7 +10,7 @@
  * zeros, and no further GO comes. If something is left, it is the same for another attempt. */
 #include <sys/mman.h>
 
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include "engine/file/config.h"
 #include "engine/num/num.h"

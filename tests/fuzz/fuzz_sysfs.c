@@ -2,7 +2,7 @@
  *
  * What files under /sys say of a port, some of it in the words of whoever is plugged in: any bytes
  * in each. Input: u8 which kind of port ‖ (u8 length ‖ text of a file)*. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 #include <fcntl.h>
 #include <glob.h>

@@ -5,7 +5,7 @@
  * ahead. Whatever is taken can be shown. Input: u8 schedule and ranks ‖ (u8 rank ‖ u8 step ‖ u8
  * microbatches ‖ u8 rows ‖ 7 bytes a row and one a message ‖ u8 bytes ‖ one each ‖ u8 clocks ‖ 3
  * bytes each)*. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 #include "tests/lib/small_plan.h"
 
 #include "daemon/ringd/timeline/timeline.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tokens as text and the list of them as a file. What is read must write to the same again. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include "net/token.h"
 

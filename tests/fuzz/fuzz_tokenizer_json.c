@@ -3,7 +3,7 @@
  * Any bytes as tokenizer.json: refused with a sentence, or a tokenizer that encodes and decodes a
  * short text.
  */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 #include <assert.h>
 

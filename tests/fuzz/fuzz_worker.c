@@ -3,9 +3,9 @@
  * What a head may tell a worker, and what a stage may tell it, with plans and events of any fields.
  * Input: (u8 who, which message ‖ its fields)*. No process is started, and there is no other
  * node. */
-#include "tests/fuzz/keys.h"
+#include "tests/fuzz/lib/keys.h"
 #include "tests/lib/small_plan.h"
-#include "tests/fuzz/message.h"
+#include "tests/fuzz/lib/message.h"
 
 #include "daemon/ringd/log.h"
 #include "tests/unit/daemon/ringd/job/no_stage.h"

@@ -6,7 +6,7 @@
 #define TESTS_FUZZ_MESSAGE_H
 
 #include "daemon/ringd/message_table.h"
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/lib/input.h"
 
 static inline json_t *message_whole(struct input *in, const struct field *f)
 {

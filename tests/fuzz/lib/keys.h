@@ -5,7 +5,7 @@
 #define TESTS_FUZZ_KEYS_H
 
 #include "daemon/common/fields.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 enum { KEYS_MAX = 255 }; /* as many as a byte of the input picks from */
 

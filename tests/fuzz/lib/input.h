@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/lib/fuzz.h"
 
 struct input {
     const uint8_t *at;
