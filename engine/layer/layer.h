@@ -148,27 +148,23 @@ void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, c
 /* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the
  * gradient of the head's input (and weight) falls out of the same pass, for recomputing the logits
  * later would cost a third more. */
-struct likely {
-    uint32_t id;
-    float logprob;
-};
 struct xent {
     const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100
                               = not supervised */
     float dscale; /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only
                    */
     float *logprob; /* [T] or NULL: log-probability of the label, 0 where there is none */
-    struct likely *
-        likely; /* [T, top] or NULL: the likeliest tokens of rows with a label, the likeliest first; of two that are equally likely
-                              the lower id; zeros in other rows */
-    size_t top; /* ≤ V */
 };
 /* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in
  * unsupervised rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
 double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
                     const struct xent *xent, size_t tokens);
+struct likely {
+    uint32_t id;
+    float logprob;
+};
 /* Of one row of logits [vocab]: the log-probability of `id`, and the `top` likeliest tokens
- * (≤ vocab), as struct xent has them. */
+ * (≤ vocab), the likeliest first; of two that are equally likely the lower id. */
 float xent_row(struct num *num, const float *logits, size_t vocab, uint32_t id, struct likely *likely,
                size_t top);
 /* Most floats of num's block that it touches for so many tokens. */

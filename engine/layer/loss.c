@@ -108,8 +108,6 @@ static void block_softmax(struct num *num, struct loss_block *b, const struct xe
         b->loss[i] = lse - (double)row[label];
         if (xent->logprob)
             xent->logprob[b->rows[i]] = (float)-b->loss[i];
-        if (xent->likely)
-            row_likely(xent->likely + b->rows[i] * xent->top, xent->top, row, vocab, lse);
         if (xent->dscale != 0) {
             k->exp_minus(row, vocab, (float)lse, xent->dscale);
             row[label] -= xent->dscale;
@@ -137,8 +135,6 @@ double xent_forward(struct num *num, float *dh, float *dw, const float *h, struc
         memset(dh, 0, tokens * w.cols * sizeof *dh);
     if (xent->logprob)
         memset(xent->logprob, 0, tokens * sizeof *xent->logprob);
-    if (xent->likely)
-        memset(xent->likely, 0, tokens * xent->top * sizeof *xent->likely);
     for (size_t at = 0; at < tokens;) {
         block_gather(&b, h, xent->labels, tokens, w.cols, &at);
         if (b.n == 0)
