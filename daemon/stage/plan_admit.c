@@ -178,7 +178,8 @@ static size_t bytes_of_tables(const struct job_plan *p, const struct config *c)
 
 int plan_admit_positions(const struct job_plan *p, const struct config *c, size_t machine, struct err *err)
 {
-    const size_t cached = p->kv ? p->positions * 2 * c->kv_heads * c->head * sizeof(float) : 0,
+    static const size_t least[KV_TYPES] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1}; /* of a number */
+    const size_t cached = p->kv ? p->positions * 2 * c->kv_heads * c->head * least[p->kv_type] : 0,
                  takes = bytes_of_tables(p, c) + cached;
     const struct err_amounts is = err_amounts(takes, machine);
     return machine && takes > machine
