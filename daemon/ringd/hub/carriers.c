@@ -25,7 +25,8 @@ enum {
     NODES = 8,       /* with which a model is shared at once, */
     MODELS = 16,     /* and models that are */
     AGAIN_MS = 3000, /* a source that gives nothing yet is asked again */
-    PATIENCE_S = 30  /* for the first word of any source, or of a taker that has asked */
+    PATIENCE_S = 30, /* for the first word of any source, or of a taker that has asked, */
+    STALL_S = 600    /* and for the next byte: sources that wait for each other say that they are here */
 };
 enum { RANK_SOURCE = 0, RANK_TAKER = 1 };
 enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hello names a model */
@@ -54,6 +55,8 @@ struct carrier {
     struct carry_node nodes[NODES];
     struct timer *again;   /* owned */
     struct instant waited; /* since when no source has been heard */
+    struct instant moved;  /* when the last bytes came, */
+    uint64_t done;         /* of which there were so many then */
 };
 
 struct carriers {
@@ -99,7 +102,10 @@ static void on_room(void *owner, uint64_t bytes)
 
 static void on_progress(void *owner, uint64_t done, uint64_t total, const char *file)
 {
-    const struct carrier *c = owner;
+    struct carrier *c = owner;
+    if (done != c->done)
+        c->moved = clock_now();
+    c->done = done;
     if (c->ops)
         c->ops->progress(c->owner, done, total, file);
 }
@@ -318,12 +324,19 @@ static struct carrier *find(const struct carriers *all, const char *model)
     return NULL;
 }
 
+static bool is_stalled(const struct carrier *c)
+{
+    return clock_since_us(clock_now(), c->moved) >= STALL_S * UINT64_C(1000000);
+}
+
 /* No source has given anything for too long: the reason of the last of them. */
 static void give_up(struct carrier *c)
 {
     const struct hub_fetch_ops *ops = c->ops;
     void *owner = c->owner;
     char why[500] = "no node that has it can be reached";
+    if (is_stalled(c))
+        snprintf(why, sizeof why, "nothing has come from other nodes for %d s", STALL_S);
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source && *c->nodes[i].why)
             snprintf(why, sizeof why, "node %s does not give it: %s", name_of(c->all, c->nodes[i].id),
@@ -354,7 +367,8 @@ static void look_at_sources(struct carrier *c)
     }
     if (is_heard)
         c->waited = clock_now();
-    if (is_hopeless || clock_since_us(clock_now(), c->waited) >= PATIENCE_S * UINT64_C(1000000)) {
+    if (is_hopeless || is_stalled(c) ||
+        clock_since_us(clock_now(), c->waited) >= PATIENCE_S * UINT64_C(1000000)) {
         give_up(c);
         return;
     }
@@ -429,6 +443,7 @@ void carriers_take(struct carriers *all, const struct carry_order *order, const 
         c = carrier_new(all, order->model, order->content);
         c->ops = ops;
         c->owner = owner;
+        c->moved = clock_now();
     }
     c->waited = clock_now();
     set_sources(c, order);
