@@ -24,7 +24,7 @@ make_cache() {
     snapshot=$tmp/home/hub/models--test--big/snapshots/$commit
     mkdir -p "$tmp/home/hub/models--test--big/refs" "$tmp/home/hub/models--test--big/blobs" "$snapshot" "$tmp/nothing"
     printf %s $commit >"$tmp/home/hub/models--test--big/refs/main"
-    for file in "$from"/*.json "$from"/*.safetensors; do
+    for file in "$from"/*.json "$from"/*.safetensors share/tiny-llama/tokenizer.json; do
         blob=$(sha256sum <"$file" | cut -d ' ' -f 1)
         cp "$file" "$tmp/home/hub/models--test--big/blobs/$blob"
         ln -s "../../blobs/$blob" "$snapshot/$(basename "$file")"
@@ -72,7 +72,8 @@ measure() {
         END {
             bound = most * 8 / mbit / 1000
             printf "%-38s %9.0f %-9s %-22s %8.0f %-8s %7.1f%% %7s   <= 105 %%\n", what, took, "ms", "its fullest cable", bound, "ms", took / bound * 100, "-"
-            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %7.1f%% %7s   <= 101 %%\n", "  bytes over that cable", most / 1e6, "MB", "those of the model", bytes / 1e6, "MB", most / bytes * 100, "-"
+            least = bytes * 1514 / 1448 # packets of 1500 bytes have heads
+            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %7.1f%% %7s   <= 101 %%\n", "  bytes over that cable", most / 1e6, "MB", "the model in packets", least / 1e6, "MB", most / least * 100, "-"
         }'
     for n in 1 2 3 4; do
         stop "$(name_of $n)" TERM
