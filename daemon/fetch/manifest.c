@@ -199,11 +199,6 @@ void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t 
     digest_end(d, ret);
 }
 
-bool manifest_content_is(const char *text)
-{
-    return strlen(text) == DIGEST_HEX - 1 && strspn(text, "0123456789abcdef") == DIGEST_HEX - 1;
-}
-
 /* --- blocks ----------------------------------------------------------------------------------- */
 
 uint8_t (*manifest_hashes_of(const struct manifest *m, const char *name))[DIGEST]

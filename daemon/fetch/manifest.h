@@ -41,7 +41,6 @@ void manifest_free(struct manifest *m); /* NULL is fine */
 /* The caller frees. */
 uint8_t *manifest_encode(const struct manifest *m, size_t *ret_n);
 void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n);
-bool manifest_content_is(const char *text); /* 64 hexadecimal digits */
 
 /* The hashes of a file's blocks; NULL: there is no such file. */
 uint8_t (*manifest_hashes_of(const struct manifest *m, const char *name))[DIGEST];

@@ -46,11 +46,19 @@ stops() {
     on 1 serve stop small || fail 'stop'
     no_stages 1 2 3
 }
-# drafted NAME: guesses of the draft model, and the right ones, once it says that its requests are over
+# drafted: guesses of the draft model, and the right ones, once its requests are over
 drafted() {
-    limit 30 sh -c 'until RINGD_SOCKET=$1 "$2" serve show small --json >"$3" && jq -e ".serving.load.requests == 0" "$3" >/dev/null; do sleep 0.1; done' \
-        sh "$(sock_of 1)" "$ringctl" "$work/shown" || fail "$1: $(cat "$work/shown")"
-    jq -r '.serving.load | "\(.drafted_tokens) \(.drafted_right)"' "$work/shown"
+    await_line "$work/events" '"requests": ?0,.*"drafted_tokens": ?[1-9]' 30
+    kill $follower
+    on 1 serve show small --json | jq -r '.serving.load | "\(.drafted_tokens) \(.drafted_right)"'
+}
+# follows: hears the served job's events from now on
+follows() {
+    job=$(sed -n 's/^job \([0-9]*\) serves.*/\1/p' "$work/said")
+    : >"$work/events"
+    curl -sSN -D "$work/follows" --unix-socket "$(sock_of 1)" "http://localhost/v1/jobs/$job/events" >"$work/events" &
+    follower=$!
+    await_line "$work/follows" '200 OK' 20 # from here on it misses nothing
 }
 
 say 'without'
@@ -62,9 +70,10 @@ say 'the model is its own draft model'
 serves 1 --draft-model "$work/small"
 post 1 "$(body 1)" >"$work/alone"
 equal 'alone' "$(jq -r '.choices[0].text' "$work/alone")" "$(jq -r '.choices[0].text' "$work/without.1")"
+follows
 answers itself
 same 'with its own guesses' "$work/itself" "$work/without"
-drafted itself >"$work/counts"
+drafted >"$work/counts"
 read -r guessed right <"$work/counts"
 [ "$guessed" -gt 0 ] && [ $((right * 10)) -ge $((guessed * 9)) ] || fail "of $guessed guesses $right were right"
 on 2 serve show small >"$work/show"
@@ -90,9 +99,10 @@ stops
 say 'another model'
 cp -rL "$work/other" "$work/lost"
 serves 1 --draft-model "$work/lost"
+follows
 answers answered
 same 'with guesses of another model' "$work/answered" "$work/without"
-drafted other >"$work/counts"
+drafted >"$work/counts"
 read -r guessed right <"$work/counts"
 [ "$guessed" -gt 0 ] && [ $((right * 2)) -lt "$guessed" ] || fail "of $guessed guesses of another model $right were right"
 

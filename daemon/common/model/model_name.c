@@ -53,9 +53,19 @@ void model_name_write(char ret[MODEL_NAME], const struct model_name *name)
     snprintf(ret, MODEL_NAME, "%s/%s@%s", name->org, name->name, name->revision);
 }
 
+static bool is_hex(const char *text, size_t digits)
+{
+    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+}
+
 bool model_commit_is(const char *revision)
 {
-    return strlen(revision) == MODEL_COMMIT && strspn(revision, "0123456789abcdef") == MODEL_COMMIT;
+    return is_hex(revision, MODEL_COMMIT);
+}
+
+bool model_content_is(const char *text)
+{
+    return text && is_hex(text, MODEL_CONTENT);
 }
 
 bool model_name_is_exact(const char *text)

@@ -34,5 +34,7 @@ void model_name_write(char ret[MODEL_NAME], const struct model_name *name);
 /* A whole commit: no hub has to be asked what it means. */
 bool model_commit_is(const char *revision);
 bool model_name_is_exact(const char *text);
+/* MODEL_CONTENT hexadecimal digits in lower case; NULL has none. */
+bool model_content_is(const char *text);
 
 #endif

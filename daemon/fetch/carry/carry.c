@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/carry/carry_impl.h"
 
@@ -222,7 +223,7 @@ static void close_all(struct carry *c)
 int carry_run(const struct carry_setup *setup, struct err *err)
 {
     struct carry c = {.setup = setup, .err = err, .now = clock_now()};
-    if (!manifest_content_is(setup->content))
+    if (!model_content_is(setup->content))
         return err_set(err, -EINVAL, "the content that is wanted is no SHA-256");
     int r = carry_disk_open(&c.disk, setup->dir, setup->model, setup->content, err);
     if (r)

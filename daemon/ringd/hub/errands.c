@@ -62,11 +62,6 @@ static const char *content_here(const struct errands *e, const char *model)
     return e->setup.content(e->setup.owner, model);
 }
 
-static bool is_content(const char *text)
-{
-    return text && strlen(text) == MODEL_CONTENT && strspn(text, "0123456789abcdef") == MODEL_CONTENT;
-}
-
 /* --- how far this node is --------------------------------------------------------------------- */
 
 static json_t *told_message(const struct errands *e, const char *model)
@@ -376,7 +371,7 @@ static int read_order(const struct errands *e, const json_t *body, struct carry_
     json_t *id;
     *ret = (struct carry_order){.model = json_string_value(json_object_get(body, "model")),
                                 .content = content ? content : ""};
-    if (!model_name_is_exact(ret->model) || (*ret->content && !is_content(ret->content)))
+    if (!model_name_is_exact(ret->model) || (*ret->content && !model_content_is(ret->content)))
         return -1;
     json_array_foreach (json_object_get(body, "from"), i, id) {
         if (ret->nfrom == ROUTE_SOURCES || id_parse(ret->from[ret->nfrom], json_string_value(id)) ||
@@ -444,7 +439,7 @@ void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *
         h->done = h->total;
     h->rate = (double)json_integer_value(json_object_get(body, "rate"));
     text_clean(h->why, sizeof h->why, why ? why : "", false);
-    snprintf(h->content, sizeof h->content, "%s", is_content(content) ? content : "");
+    snprintf(h->content, sizeof h->content, "%s", model_content_is(content) ? content : "");
     if (!timer_is_pending(e->soon))
         timer_set_ms(e->soon, 0);
 }

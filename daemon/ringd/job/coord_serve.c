@@ -47,17 +47,7 @@ static const char *former_of(const struct coord *c, const struct job *job, const
 static void leave_unread(struct coord *c, const struct job *job, const struct job_change *had,
                          const struct job_change *made)
 {
-    json_t *read =
-               made->asked.adapters ? json_copy((json_t *)(uintptr_t)made->asked.adapters) : json_object(),
-           *folder;
-    const char *name;
-    json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, folder) {
-        char *other = xasprintf("now served: %s", name); /* made may have another of that name */
-        json_object_set(read, other, folder);
-        free(other);
-    }
-    arrivals_leave(c->arrivals, had->asked.adapters, read);
-    json_decref(read);
+    arrivals_leave(c->arrivals, had->asked.adapters, job->asked.adapters, made->asked.adapters);
 }
 
 /* One that is not planned yet has both. */
@@ -121,7 +111,7 @@ int coord_change_adapter(struct coord *c, uint64_t id, const char *name, const c
 void coord_drops_change(void *owner, struct job *job)
 {
     const struct coord *c = owner;
-    arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters);
+    arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters, NULL);
 }
 
 void coord_takes_change(void *owner, struct job *job)
@@ -139,7 +129,7 @@ void coord_takes_change(void *owner, struct job *job)
     }
     loan_store_remove(c->setup.loan_store, job->id, job->loan);
     loan_store_add(c->setup.loan_store, job->id, job->change->loan);
-    arrivals_leave(c->arrivals, job->asked.adapters, job->change->asked.adapters);
+    arrivals_leave(c->arrivals, job->asked.adapters, job->change->asked.adapters, NULL);
     job_take_change(job);
     dossier_send_end(c->dossiers, job->id); /* the next begins afresh, with other files */
 }
@@ -243,8 +233,8 @@ void coord_hear_of_adapters(struct coord *c, uint64_t id, const char *type)
 void coord_served_ends(struct coord *c, const struct job *job)
 {
     if (job->change)
-        arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters);
-    arrivals_leave(c->arrivals, job->asked.adapters, NULL);
+        arrivals_leave(c->arrivals, job->change->asked.adapters, job->asked.adapters, NULL);
+    arrivals_leave(c->arrivals, job->asked.adapters, NULL, NULL);
     arrivals_again(c->arrivals);
 }
 
@@ -267,7 +257,7 @@ void coord_open_offers(struct coord *c)
 {
     const struct coord_setup *s = &c->setup;
     c->offers = offers_new(&(struct offers_setup){
-        .base = s->base, .aside = s->aside, .send = send_to, .told = on_offered, .owner = c});
+        .base = s->base, .aside = s->aside, .send = send_to, .done = on_offered, .owner = c});
     c->arrivals = arrivals_new(&(struct arrivals_setup){.base = s->base,
                                                         .aside = s->aside,
                                                         .state_dir = s->state_dir,

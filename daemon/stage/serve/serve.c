@@ -315,7 +315,7 @@ static int serve_open(struct server_run *s, struct head *h, struct runner *r, st
 {
     struct err why;
     uint64_t salt = 0;
-    *s = (struct server_run){.model = {.head = h}, .head = h, .plan = &h->plan, .told_at = clock_now()};
+    *s = (struct server_run){.model = {.head = h}, .head = h, .plan = &h->plan, .reported_at = clock_now()};
     if (chat_template_open(&s->model.tpl, h->spec.model, &why))
         memcpy(s->model.why, why.text, sizeof s->model.why);
     if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)

@@ -29,7 +29,7 @@ struct seq {
     struct kv_table table, drafted; /* of the served model, and of the draft model, */
     size_t drafted_to;              /* which has so many positions */
     size_t scored;                  /* of the prompt: rows whose next token's log-probability is on its way */
-    size_t told;                    /* of the prompt: tokens with their log-probabilities */
+    size_t reported;                /* of the prompt: tokens with their log-probabilities */
     size_t computed;                /* positions that are in the pools, or on their way there */
     bool is_running;                /* it has blocks; else it waits for some */
     bool is_in_flight;              /* a microbatch with rows of it is on its way */
@@ -37,7 +37,7 @@ struct seq {
     const char *ending;             /* why it is over: what the daemon hears; NULL: it is not */
     char *fault;                    /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
-    struct tokenizer_stream *again;  /* owned: that of a prompt that is told */
+    struct tokenizer_stream *again;  /* owned: that of a prompt that is scored */
 };
 
 /* A microbatch on its way. */
@@ -72,8 +72,8 @@ struct server_run {
     struct draft_known known;
     struct guessing *guessing; /* owned */
     double usual_length;       /* of answers, in tokens */
-    struct serve_counts counts, told;
-    struct instant told_at;
+    struct serve_counts counts, reported;
+    struct instant reported_at;
 };
 
 static inline struct rows_limits serve_limits(const struct server_run *s)

@@ -213,7 +213,7 @@ static int begin(struct server_run *s, struct seq *q, struct err *err)
     q->is_running = true;
     if (!q->ask->is_begun)
         tell_begun(s, q, q->computed);
-    return seq_is_scored(q) && !q->told ? tell_prompt(s, q, NULL, 1, err) : 0;
+    return seq_is_scored(q) && !q->reported ? tell_prompt(s, q, NULL, 1, err) : 0;
 }
 
 int seqs_admit(struct server_run *s, struct err *err)

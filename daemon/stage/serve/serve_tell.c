@@ -69,11 +69,11 @@ static json_t *prompt_token(struct server_run *s, struct seq *q, const struct ro
     const size_t top = q->ask->spec.top_logprobs;
     const char *text = "";
     size_t n = 0;
-    if (q->again && tokenizer_stream_push(q->again, q->ids[q->told], &text, &n)) {
+    if (q->again && tokenizer_stream_push(q->again, q->ids[q->reported], &text, &n)) {
         err_set(err, -ENOMEM, "out of memory for a request");
         return NULL;
     }
-    json_t *item = token_json(s->head->tok, q->ids[q->told],
+    json_t *item = token_json(s->head->tok, q->ids[q->reported],
                               token ? json_real((double)token->logprob) : json_null()),
            *alone = json_object_get(item, "text");
     json_object_set(item, "alone", alone);
@@ -89,12 +89,12 @@ int tell_prompt(struct server_run *s, struct seq *q, const struct rows_token *to
                 struct err *err)
 {
     json_t *list = json_array();
-    const size_t at = q->told;
+    const size_t at = q->reported;
     int r = 0;
     for (size_t i = 0; i < n && !r; i++) {
         json_t *item = prompt_token(s, q, token, err);
         r = item ? json_array_append_new(list, item) : -ENOMEM;
-        q->told++;
+        q->reported++;
         token = token ? rows_token_next(token, q->ask->spec.top_logprobs) : NULL;
     }
     stage_event(
@@ -140,7 +140,7 @@ void tell_load(struct server_run *s, bool must)
 {
     const struct instant now = clock_now();
     struct serve_counts *c = &s->counts;
-    if (!must && clock_since_us(now, s->told_at) < LOAD_US)
+    if (!must && clock_since_us(now, s->reported_at) < LOAD_US)
         return;
     const struct serve_ask *last = NULL;
     c->requests = c->running = c->waiting = 0;
@@ -150,10 +150,10 @@ void tell_load(struct server_run *s, bool must)
         c->running += q->is_running;
         c->waiting += !q->is_running;
     }
-    if (!memcmp(c, &s->told, sizeof *c))
+    if (!memcmp(c, &s->reported, sizeof *c))
         return;
-    s->told = *c;
-    s->told_at = now;
+    s->reported = *c;
+    s->reported_at = now;
     json_t *load =
         json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "requests", (json_int_t)c->requests, "running",
                   (json_int_t)c->running, "waiting", (json_int_t)c->waiting, "kv_used",

@@ -96,13 +96,13 @@ bool arrivals_own(const struct arrivals *a, const char *folder)
     return is_own;
 }
 
-void arrivals_leave(struct arrivals *a, const json_t *had, const json_t *still)
+void arrivals_leave(struct arrivals *a, const json_t *had, const json_t *still, const json_t * or)
 {
     const char *name;
     json_t *at;
     json_object_foreach ((json_t *)(uintptr_t)had, name, at) {
         const char *folder = json_string_value(at);
-        if (arrivals_own(a, folder) && !is_read(still, folder))
+        if (arrivals_own(a, folder) && !is_read(still, folder) && !is_read(or, folder))
             leave(a, folder);
     }
 }

@@ -44,7 +44,7 @@ static void end(struct offer *f, const char *why)
     struct offers *o = f->of;
     const uint64_t job = f->job, step = f->step;
     drop(f);
-    o->setup.told(o->setup.owner, job, step, why);
+    o->setup.done(o->setup.owner, job, step, why);
 }
 
 static void on_patience(void *owner)

@@ -23,11 +23,11 @@ struct offers_setup { /* the pointers are borrowed */
     /* To a member, perhaps this node. Takes the reference. Not 0: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     /* What became of the adapter of that step; why: NULL where it is served, else a sentence. */
-    void (*told)(void *owner, uint64_t job, uint64_t step, const char *why);
+    void (*done)(void *owner, uint64_t job, uint64_t step, const char *why);
     void *owner;
 };
 struct offers *offers_new(const struct offers_setup *setup);
-void offers_free(struct offers *o); /* before aside_free; nobody is told any more */
+void offers_free(struct offers *o); /* before aside_free; `done` is called no more */
 
 struct offer_request {   /* borrowed for the call */
     const uint8_t *to;   /* [16] the deployment's head, */

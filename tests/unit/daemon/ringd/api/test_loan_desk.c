@@ -205,9 +205,12 @@ static size_t count_files(void)
 /* Descriptors are closed on a thread of their own. */
 static void await_files(size_t n)
 {
-    for (int i = 0; i < PATIENCE_MS && count_files() != n; i++)
+    size_t have = count_files();
+    for (int i = 0; i < PATIENCE_MS && have != n; i++) {
         poll(NULL, 0, 1);
-    assert_int_equal(count_files(), n);
+        have = count_files();
+    }
+    assert_int_equal(have, n);
 }
 
 /* --- tests ------------------------------------------------------------------------------------ */
@@ -261,10 +264,14 @@ static void a_client_that_leaves_takes_its_files_along(void **state)
 {
     struct world *w = *state;
     const int fd = file_with("gone", O_RDONLY);
+    char answer[64] = "";
     int sock = begin(w);
     send_fds(sock, &fd, 1);
-    close(sock);
+    shutdown(sock, SHUT_WR);
+    assert_false(hear(sock, answer, sizeof answer, NULL)); /* the desk has seen it leave */
+    assert_string_equal(answer, "");
     await_files(1);
+    close(sock);
     close(fd);
 }
 

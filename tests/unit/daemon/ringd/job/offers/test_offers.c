@@ -115,7 +115,7 @@ static int set_up(void **state)
     w->parts = parts_new(&(struct parts_setup){
         .base = w->base, .aside = w->aside, .send = send_message, .files = files_for, .owner = w});
     w->offers = offers_new(&(struct offers_setup){
-        .base = w->base, .aside = w->aside, .send = send_message, .told = on_told, .owner = w});
+        .base = w->base, .aside = w->aside, .send = send_message, .done = on_told, .owner = w});
     w->arrivals = arrivals_new(&(struct arrivals_setup){.base = w->base,
                                                         .aside = w->aside,
                                                         .state_dir = w->dir,
@@ -268,7 +268,7 @@ static void what_is_read_no_more_goes(void **state)
     assert_string_not_equal(first, second);
     json_t *had = json_pack("{s:s s:s s:s}", "bird", first, "owl", out, "fox", second),
            *still = json_pack("{s:s}", "fox", second);
-    arrivals_leave(w->arrivals, had, still);
+    arrivals_leave(w->arrivals, had, NULL, still);
     while (!access(first, F_OK))
         event_base_loop(w->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
     assert_true(holds(second, "adapter_model.safetensors", "one"));
