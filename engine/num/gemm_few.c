@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products with few rows, as decoding has them: bound by reading the weights, so kernels read them
- * as stored, and the threads share those of several products as one list. Called by gemm.c. */
+ * as stored, and the threads share those of several products as one list. And those with many rows,
+ * each of which needs the bits that it has alone (num_set_invariant). Called by gemm.c. */
 #include <omp.h>
 #include <string.h>
 
 #include "num/convert.h"
 #include "num/gemm_impl.h"
 #include "num/share.h"
+#include "num/sizes.h"
 
 enum {
-    FEW_ROWS = 12,   /* up to here reading W dominates; measured */
-    MANY_ROWS = 6,   /* up to here W is best multiplied where it lies; measured */
-    SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
-    SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
-    CONVERTED = 4,   /* rows that are converted at once: as many as a kernel has together */
-    AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
-    CACHE_LINE = 64, /* bytes */
+    FEW_ROWS = 12,      /* up to here reading W dominates; measured */
+    SMALL = 1 << 15,    /* elements below which waking threads costs more than it saves */
+    SHARE = 1 << 18,    /* the fewest a thread takes at once: some twenty microseconds */
+    CONVERTED = 4,      /* rows that are converted at once: as many as a kernel has together, */
+    TILE = 6,           /* and rows of x */
+    IN_CACHE = 1 << 17, /* floats of x that stay in the second cache while W passes */
+    APART = 512,        /* floats: rows of x that lie a multiple of this apart share few sets of a cache, */
+    PAD = 16,           /* and this many more between them help; measured */
+    FEW_TO_PAD = 2,     /* rows of x up to which it does not matter */
+    AHEAD = 4,          /* rows of a stream whose scales and biases are fetched ahead */
+    CACHE_LINE = 64,    /* bytes */
 };
 
 /* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for
@@ -40,45 +46,74 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
     }
 }
 
-/* Rows s of W, whose order or blocks no kernel reads: some at a time become f32 in the thread's
- * lane. The bits are those of the same numbers as stored f32. */
-static void converted_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n,
-                           struct row_span s, bool accumulate)
+/* Rows of x, `ld` floats apart. */
+struct x_rows {
+    const float *x;
+    size_t n, ld;
+};
+
+/* Rows s of W, whose order or blocks no kernel reads: as many as fit in `room` become f32 there at
+ * a time. The bits are those of the same numbers as stored f32. */
+static void converted_dots(const struct num *num, float *y, const struct x_rows *x, struct mat w,
+                           struct row_span s, struct scratch room, bool accumulate)
 {
     const struct kernels *k = num_kernels(num);
-    const struct scratch lane = num_lane(num, omp_get_thread_num());
-    const size_t fit = lane.floats / w.cols, most = fit < CONVERTED ? fit : CONVERTED;
+    const size_t most = room.floats / w.cols;
     for (size_t at = 0, now; at < s.rows; at += now) {
-        now = s.rows - at < most ? s.rows - at : most;
+        now = min_size(most, s.rows - at);
         for (size_t r = 0; r < now; r++) {
-            convert_fetch(w, s.row + at + r + CONVERTED, 0, w.cols);
-            convert_row(k, lane.data + r * w.cols, w, s.row + at + r, 0, w.cols);
+            convert_fetch(w, s.row + at + r + most, 0, w.cols);
+            convert_row(k, room.data + r * w.cols, w, s.row + at + r, 0, w.cols);
         }
-        k->dots[DTYPE_F32](y + s.row + at, w.rows, x, w.cols, n, lane.data, w.cols, now, w.cols, accumulate);
+        k->dots[DTYPE_F32](y + s.row + at, w.rows, x->x, x->ld, x->n, room.data, w.cols, now, w.cols,
+                           accumulate);
     }
 }
 
-/* Rows r … of W with x, as stored. */
-static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
-                     size_t rows, bool accumulate)
+/* All rows of x, or some, as they are best read: in `room` where that is elsewhere. */
+static struct x_rows lay_x(const float *x, size_t cols, size_t n, struct scratch room)
 {
-    if ((w.block || w.dtype != DTYPE_F8_E4M3) && n > MANY_ROWS) {
-        many_rows(num, &(struct gemm_xwt){y, x, w, n, accumulate}, (struct row_span){r, rows});
+    const struct x_rows moved = {room.data, n, cols + PAD};
+    if (n <= FEW_TO_PAD || cols % APART || n * moved.ld > room.floats)
+        return (struct x_rows){x, n, cols};
+    for (size_t i = 0; i < n; i++)
+        memcpy(room.data + i * moved.ld, x + i * cols, cols * sizeof *x);
+    return moved;
+}
+
+/* Rows s of W, which has no scales, with x; by the calling thread, in its lane. */
+static void plain_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
+{
+    const struct mat w = p->w;
+    const bool in_place = convert_is_in_place(w);
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t rows = in_place ? 0 : min_size(CONVERTED, lane.floats / w.cols);
+    const struct scratch converted = {lane.data, rows * w.cols},
+                         room = {lane.data + converted.floats, lane.floats - converted.floats};
+    const size_t fit = max_size(IN_CACHE / w.cols, TILE), times = (p->n + fit - 1) / fit,
+                 step = round_up((p->n + times - 1) / times, TILE);
+    for (size_t i = 0; i < p->n; i += step) {
+        const struct x_rows x = lay_x(p->x + i * w.cols, w.cols, min_size(step, p->n - i), room);
+        float *y = p->y + i * w.rows;
+        if (in_place)
+            num_kernels(num)->dots[w.dtype](y + s.row, w.rows, x.x, x.ld, x.n, convert_element(w, s.row, 0),
+                                            w.cols, s.rows, w.cols, p->accumulate);
+        else
+            converted_dots(num, y, &x, w, s, converted, p->accumulate);
+    }
+}
+
+/* Rows s of W with x. */
+static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
+{
+    const struct mat w = p->w;
+    if (w.block || w.dtype != DTYPE_F8_E4M3) {
+        plain_dots(num, p, s);
         return;
     }
-    if (!convert_is_in_place(w)) {
-        converted_dots(num, y, x, w, n, (struct row_span){r, rows}, accumulate);
-        return;
-    }
-    if (w.dtype != DTYPE_F8_E4M3) {
-        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, convert_element(w, r, 0), w.cols, rows,
-                                        w.cols, accumulate);
-        return;
-    }
-    for (const size_t end = r + rows; r < end; r += rows) {
-        const size_t block = MAT_BLOCK - r % MAT_BLOCK;
-        rows = end - r < block ? end - r : block;
-        scaled_dots(num, y, x, w, n, r, rows, accumulate);
+    for (size_t r = s.row, end = s.row + s.rows, rows; r < end; r += rows) {
+        rows = min_size(end - r, MAT_BLOCK - r % MAT_BLOCK);
+        scaled_dots(num, p->y, p->x, w, p->n, r, rows, p->accumulate);
     }
 }
 
@@ -211,7 +246,7 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
         if (w.quant)
             quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
         else
-            few_dots(num, p[i].y, p[i].x, w, p[i].n, s.row, s.rows, p[i].accumulate);
+            few_dots(num, &p[i], s);
     }
 }
 

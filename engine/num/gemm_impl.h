@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which kinds of product gemm.c leaves to files of their own: few rows (gemm_few.c), many rows that
- * need the bits of few (gemm_many.c), and many rows times quantized weights in bytes
- * (gemm_bytes.c); and how both lay x out as whole numbers. */
+ * Which kinds of product gemm.c leaves to files of their own: few rows, or many that need the bits
+ * of few (gemm_few.c), and many rows times quantized weights in bytes (gemm_bytes.c); and how both
+ * lay x out as whole numbers. */
 #ifndef NUM_GEMM_IMPL_H
 #define NUM_GEMM_IMPL_H
 
@@ -25,10 +25,6 @@ size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n);
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n);
 /* Any number of rows, as many at a time as few_each takes: one at least. */
 void few_in_turn(struct num *num, const struct gemm_xwt *p);
-
-/* Rows s of W, which is not quantized and has no scales, with many rows of x; bits as of few. By
- * the calling thread, in its lane. */
-void many_rows(const struct num *num, const struct gemm_xwt *p, struct row_span s);
 
 /* Whether n rows are multiplied with quantized W in bytes, and that; any n. */
 bool bytes_applies(const struct num *num, struct mat w, size_t n);

@@ -414,7 +414,6 @@ const struct kernels KERNELS = {
                [DTYPE_F8_E4M3] = f8_to_f32},
     .dots =
         {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16, [DTYPE_F8_E4M3] = dots_f8},
-    .dots_block = dots_block,
     .block_to_f32 = load_blocks,
     .quant4_to_f32 = quant4_to_f32,
     .quant8_to_f32 = quant8_to_f32,

@@ -38,24 +38,6 @@ struct tile {
     bool accumulate;
 };
 
-/* y[i·ldy + r] (+)= x[i] · w[r] for i < n and r < rows, k columns of them at a time: sums wait from
- * the first block of columns to the last, and y is written with that. All blocks but the last have
- * a multiple of DOTS_LANES columns. Each element has the bits of `dots`. */
-enum { DOTS_LANES = 16 };
-struct dots_block {
-    float *y;
-    size_t ldy, n, rows;
-    const float *x;
-    size_t ldx;
-    const void *w; /* of a type without scales */
-    enum dtype type;
-    size_t ldw, k;    /* ldw in elements */
-    const char *next; /* rows of W as stored, which are fetched meanwhile, but not read; */
-    size_t next_rows, next_apart, next_size; /* how many, bytes between two, bytes of an element: 2 or 4 */
-    float *sums; /* [n and 6 more, rows rounded up to 4, DOTS_LANES]; unused where first and last are one */
-    bool first, last, accumulate;
-};
-
 struct adamw_consts {
     float gscale, decay;              /* gradient factor; 1 − lr·weight_decay */
     float beta1, rest1, beta2, rest2; /* rest = 1 − beta */
@@ -78,7 +60,6 @@ struct kernels {
      * for i < nx, r < rows; ldx, ldw in elements. */
     void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
                               size_t ldw, size_t rows, size_t cols, bool accumulate);
-    void (*dots_block)(const struct dots_block *d);
     /* As block_to_f32 of block.h. */
     void (*block_to_f32)(float *dst, const void *row, enum block_type type, size_t from, size_t n);
     /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last
