@@ -57,6 +57,7 @@ measure() {
     mark a b c d
     start_all
     await_all "a $1 of 4:" 40 a b c d
+    await_all 'cable on cable[0-9] to .*: [0-9]+ Mb/s out' 60 a b c d # it is measured with the cable's own bytes
     on a pull test/big >/dev/null || fail 'pull'
     mark a b c d
     crossed "$2" >"$tmp/before"

@@ -24,7 +24,8 @@
 enum {
     NODES = 8,       /* with which a model is shared at once, */
     MODELS = 16,     /* and models that are */
-    AGAIN_MS = 3000, /* a source that gives nothing yet is asked again */
+    SOON_MS = 25,    /* a source that gives nothing yet is asked again, after twice as long each time, */
+    AGAIN_MS = 3000, /* at most */
     PATIENCE_S = 30, /* for the first word of any source, or of a taker that has asked, */
     STALL_S = 600    /* and for the next byte: sources that wait for each other say that they are here */
 };
@@ -54,6 +55,7 @@ struct carrier {
     void *owner;
     struct carry_node nodes[NODES];
     struct timer *again;   /* owned */
+    unsigned soon_ms;      /* until it is due, if a source gives nothing yet */
     struct instant waited; /* since when no source has been heard */
     struct instant moved;  /* when the last bytes came, */
     uint64_t done;         /* of which there were so many then */
@@ -407,6 +409,7 @@ static struct carrier *carrier_new(struct carriers *all, const char *model, cons
 {
     struct carrier *c = xcalloc(1, sizeof *c);
     c->all = all;
+    c->soon_ms = SOON_MS;
     snprintf(c->model, sizeof c->model, "%s", model);
     snprintf(c->content, sizeof c->content, "%s", content);
     c->again = timer_new(all->setup.base, on_again, c);
@@ -471,8 +474,11 @@ void carriers_take_denied(struct carriers *all, const uint8_t from[16], const js
     if (!n || !n->is_source)
         return;
     snprintf(n->why, sizeof n->why, "%s", json_string_value(json_object_get(body, "why")));
-    if (json_is_true(json_object_get(body, "soon")))
-        c->waited = clock_now();
+    if (!json_is_true(json_object_get(body, "soon")))
+        return;
+    c->waited = clock_now();
+    timer_set_ms(c->again, c->soon_ms);
+    c->soon_ms = c->soon_ms < AGAIN_MS / 2 ? 2 * c->soon_ms : AGAIN_MS;
 }
 
 /* --- giving ----------------------------------------------------------------------------------- */
