@@ -13,6 +13,7 @@
 
 #include "err.h"
 #include "num/dtype.h"
+#include "num/quant.h"
 
 enum { CONFIG_MAX_EOS = 8 };
 
@@ -54,11 +55,11 @@ struct config {
     bool attn_out_bias; /* of o_proj */
     bool qk_norm;       /* RMSNorm of each head's q and k */
     bool mlp_bias;
-    bool fp8; /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
-    size_t quant_bits,
-        quant_group;  /* matrices are stored in MLX's quantization, most of them like this; 0: they are not */
-    bool mixed;       /* each tensor has a type of its own, which the files say alone (GGUF) */
-    enum dtype dtype; /* torch_dtype / dtype: what a full fine-tune is written as */
+    bool fp8;                       /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
+    size_t quant_bits, quant_group; /* matrices are stored in MLX's quantization, most of them like this; */
+    enum quant_kind quant_kind;     /* bits 0: they are not */
+    bool mixed;                     /* each tensor has a type of its own, which the files say alone (GGUF) */
+    enum dtype dtype;               /* torch_dtype / dtype: what a full fine-tune is written as */
     size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction) */
     struct config_mla mla;
     struct config_moe moe;
@@ -82,6 +83,8 @@ static inline bool config_has_experts(const struct config *c, size_t layer)
            !(m->dense[layer / 64 % (CONFIG_MAX_LAYERS / 64)] >> layer % 64 & 1);
 }
 
+/* What MLX's "mode" of a quantization says; NULL, or a word that is not read here: affine. */
+enum quant_kind config_quant_kind(const char *mode);
 /* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins,
  * as in transformers). */
 int config_read(struct config *ret, const char *dir, struct err *err);

@@ -75,13 +75,30 @@ static void read_tokens(struct config_reader *r, struct config *c, int32_t bos, 
     config_read_eos(r, config_lookup(r->root, "eos_token_id"), c);
 }
 
+enum quant_kind config_quant_kind(const char *mode)
+{
+    return mode && !strcmp(mode, "mxfp4") ? QUANT_MXFP4 : QUANT_AFFINE;
+}
+
 static void check_quant(struct config_reader *r, const char *of, size_t bits, size_t group)
 {
-    if (bits && group && ((bits != 4 && bits != 8) || (group != 32 && group != 64 && group != 128)))
+    if (bits && group && !quant_is_known(bits, group))
         config_complain(r,
-                        "quantization%s: %zu bits in groups of %zu are not read here (4 or 8 in groups of "
-                        "32, 64 or 128 are)",
+                        "quantization%s: %zu bits in groups of %zu are not read here (2, 3, 4, 5, 6 or 8 in "
+                        "groups of 32, 64 or 128 are)",
                         of, bits, group);
+}
+
+/* What ringd has no kernels for, by its name. */
+static void check_mode(struct config_reader *r, const char *of, const char *mode, size_t bits, size_t group)
+{
+    const bool is_fp4 = mode && !strcmp(mode, "mxfp4");
+    if (mode && !is_fp4 && strcmp(mode, "affine") != 0)
+        config_complain(r, "quantization%s: mode \"%s\" is not read here (affine and mxfp4 are)", of,
+                        input_quote(mode).text);
+    if (is_fp4 && bits && group && (bits != 4 || group != QUANT_FP4_GROUP))
+        config_complain(r, "quantization%s: mxfp4 has 4 bits in groups of %d, not %zu in groups of %zu", of,
+                        QUANT_FP4_GROUP, bits, group);
 }
 
 /* As mlx-lm writes it: {"group_size", "bits"}, and under a layer's name the same for that layer, or
@@ -94,18 +111,20 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     if (!q)
         return false;
     const char *mode = config_string(r, q, "mode", "affine");
-    if (mode && strcmp(mode, "affine") != 0)
-        config_complain(r, "quantization: mode \"%s\" is not read here (affine is)", input_quote(mode).text);
     c->quant_bits = config_size(r, q, "bits", 0, 64);
     c->quant_group = config_size(r, q, "group_size", 0, 1 << 16);
+    c->quant_kind = config_quant_kind(mode);
     check_quant(r, "", c->quant_bits, c->quant_group);
+    check_mode(r, "", mode, c->quant_bits, c->quant_group);
     json_object_foreach ((json_t *)q, key, own) {
         char of[128];
         if (!json_is_object(own))
             continue;
         snprintf(of, sizeof of, " of %.100s", input_quote(key).text);
-        check_quant(r, of, config_size(r, own, "bits", c->quant_bits, 64),
-                    config_size(r, own, "group_size", c->quant_group, 1 << 16));
+        const size_t bits = config_size(r, own, "bits", c->quant_bits, 64),
+                     group = config_size(r, own, "group_size", c->quant_group, 1 << 16);
+        check_quant(r, of, bits, group);
+        check_mode(r, of, config_string(r, own, "mode", "affine"), bits, group);
     }
     return true;
 }

@@ -35,7 +35,7 @@ static void print_config(FILE *f, const struct config *c)
     if (c->mixed)
         fprintf(f, " mixed %d", c->mla.kv_b_parts);
     if (c->quant_bits)
-        fprintf(f, " quantized %zu %zu", c->quant_bits, c->quant_group);
+        fprintf(f, " quantized %zu %zu %d", c->quant_bits, c->quant_group, c->quant_kind);
     fputc('\n', f);
 }
 

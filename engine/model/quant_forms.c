@@ -58,7 +58,7 @@ void quant_forms_close(struct quant_forms *forms)
 
 struct quant_form quant_form_of(const struct quant_forms *forms, const char *name, const struct config *c)
 {
-    struct quant_form form = {c->quant_bits, c->quant_group, false};
+    struct quant_form form = {.bits = c->quant_bits, .group = c->quant_group, .kind = c->quant_kind};
     char module[STORED_NAME];
     if (!forms || !forms->root)
         return form;
@@ -66,6 +66,8 @@ struct quant_form quant_form_of(const struct quant_forms *forms, const char *nam
     const json_t *own = json_object_get(json_object_get(forms->root, "quantization"), module);
     const json_t *bits = json_object_get(own, "bits"), *group = json_object_get(own, "group_size");
     form.is_own = json_is_object(own);
+    if (form.is_own)
+        form.kind = config_quant_kind(json_string_value(json_object_get(own, "mode")));
     if (json_is_false(own))
         form.bits = 0;
     if (json_is_integer(bits))

@@ -19,6 +19,7 @@ void quant_forms_close(struct quant_forms *forms);
 /* What a matrix takes: bits (0: it is not quantized) in groups. */
 struct quant_form {
     size_t bits, group;
+    enum quant_kind kind;
     bool is_own; /* it is named: also if it is one, as a router, that is usually left as it is */
 };
 struct quant_form quant_form_of(const struct quant_forms *forms, const char *name, const struct config *c);

@@ -187,7 +187,7 @@ static void make_room(struct requant_making *m)
     size_t need = 0;
     for (size_t i = 0; i < m->u->ntensors; i++)
         if (is_wanted(m->u, i))
-            need += stored_quantized_bytes(&m->u->defs[i], m->how->bits, QUANT_GROUP);
+            need += stored_quantized_bytes(&m->u->defs[i], m->how->bits, QUANT_GROUP, QUANT_AFFINE);
     m->told->removed += quant_cache_trim(m->how->dir, need, quant_cache_available(m->how->dir), time(NULL));
 }
 
@@ -253,7 +253,7 @@ static size_t use_file(struct requant_making *m)
         u->block.weights.lin[i].w = stored_mat(&s, &u->defs[i], &u->quant[i], NULL);
         if (!u->defs[i].cold)
             st_willneed(u->made, s.t);
-        bytes += stored_quantized_bytes(&u->defs[i], m->how->bits, QUANT_GROUP);
+        bytes += stored_quantized_bytes(&u->defs[i], m->how->bits, QUANT_GROUP, QUANT_AFFINE);
     }
     return bytes;
 }

@@ -97,7 +97,7 @@ static bool view_of(struct stored_view *v, const struct st_tensor *t, bool is_st
 
 struct found {
     struct stored_view weight, scale, bias;
-    bool has_sides;
+    bool has_scale, has_bias;
 };
 
 /* Under its own name, or in a stack. */
@@ -114,9 +114,9 @@ static bool find(struct found *f, const struct st *st, const char *name)
     if (!view_of(&f->weight, st_find(st, at), is_stack, slice))
         return false;
     stored_side_name(side, at, "scales");
-    f->has_sides = view_of(&f->scale, st_find(st, side), is_stack, slice);
+    f->has_scale = view_of(&f->scale, st_find(st, side), is_stack, slice);
     stored_side_name(side, at, "biases");
-    f->has_sides = f->has_sides && view_of(&f->bias, st_find(st, side), is_stack, slice);
+    f->has_bias = view_of(&f->bias, st_find(st, side), is_stack, slice);
     return true;
 }
 
@@ -134,15 +134,29 @@ static bool is_side(const struct stored_view *v, size_t rows, size_t groups)
     return v->ndim == 2 && v->shape[0] == rows && v->shape[1] == groups && v->t->dtype < DTYPE_F8_E4M3;
 }
 
+/* Scales that are bytes, and no biases. */
+static bool find_fp4(struct quant *q, const struct found *f, const struct tensor_def *def)
+{
+    const struct stored_view *s = &f->scale;
+    const size_t groups = quant_groups(QUANT_FP4_GROUP, def->cols);
+    *q = (struct quant){s->data, NULL, DTYPE_COUNT, 4, QUANT_FP4_GROUP, QUANT_MXFP4};
+    return !strcmp(s->t->dtype_name, "U8") && s->ndim == 2 && s->shape[0] == def->rows &&
+           s->shape[1] == groups && def->cols % QUANT_FP4_GROUP == 0 &&
+           quant_words(4, def->cols) == f->weight.shape[1];
+}
+
 /* Which bits and groups the words and scales of a row make; false: none that is read here. */
 static bool find_quant(struct quant *q, const struct found *f, const struct tensor_def *def)
 {
+    if (!f->has_scale || !f->has_bias)
+        return f->has_scale && find_fp4(q, f, def);
     const size_t groups = f->scale.ndim == 2 ? f->scale.shape[1] : 0;
-    for (size_t bits = 4; bits <= 8; bits += 4)
+    for (size_t bits = 2; bits <= QUANT_MOST; bits++)
         for (size_t group = 32; group <= 128; group *= 2)
             if (quant_is_possible(bits, group, def->cols) && quant_groups(group, def->cols) == groups &&
                 quant_words(bits, def->cols) == f->weight.shape[1]) {
-                *q = (struct quant){f->scale.data, f->bias.data, f->scale.t->dtype, bits, group};
+                *q =
+                    (struct quant){f->scale.data, f->bias.data, f->scale.t->dtype, bits, group, QUANT_AFFINE};
                 return is_side(&f->scale, def->rows, groups) && is_side(&f->bias, def->rows, groups) &&
                        f->scale.t->dtype == f->bias.t->dtype;
             }
@@ -153,7 +167,7 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
                  size_t size)
 {
     const size_t dims = def->cols ? 2 : 1;
-    struct found f = {.has_sides = false};
+    struct found f = {.has_scale = false};
     *why = 0;
     if (!find(&f, st, def->name)) {
         snprintf(why, size, "%s is missing", def->name);
@@ -164,11 +178,12 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         .t = v->t, .data = v->data, .elements = def->rows * (def->cols ? def->cols : 1), .bytes = v->bytes};
     ret->is_quantized =
         dims == 2 && !strcmp(v->t->dtype_name, "U32") && v->ndim == 2 && v->shape[0] == def->rows;
-    if (ret->is_quantized && (!f.has_sides || !find_quant(&ret->quant, &f, def)))
-        snprintf(why, size,
-                 "ringd cannot read the quantization of %s: it reads 4 or 8 bits in groups of 32, 64 or 128, "
-                 "with scales and biases",
-                 def->name);
+    if (ret->is_quantized && !find_quant(&ret->quant, &f, def))
+        snprintf(
+            why, size,
+            "ringd cannot read the quantization of %s: it reads 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 "
+            "or 128, with scales and biases, and MXFP4",
+            def->name);
     else if (!ret->is_quantized &&
              (v->ndim != dims || v->shape[0] != def->rows || (dims == 2 && v->shape[1] != def->cols))) {
         char is[64], wanted[64];
@@ -215,8 +230,9 @@ bool stored_is_quantizable(const struct tensor_def *def)
            quant_is_possible(4, QUANT_GROUP, def->cols);
 }
 
-size_t stored_quantized_bytes(const struct tensor_def *def, size_t bits, size_t group)
+size_t stored_quantized_bytes(const struct tensor_def *def, size_t bits, size_t group, enum quant_kind kind)
 {
-    return def->rows * (quant_words(bits, def->cols) * sizeof(uint32_t) +
-                        2 * quant_groups(group, def->cols) * dtype_size(DTYPE_BF16));
+    const size_t side = kind == QUANT_MXFP4 ? 1 : 2 * dtype_size(DTYPE_BF16);
+    return def->rows *
+           (quant_words(bits, def->cols) * sizeof(uint32_t) + side * quant_groups(group, def->cols));
 }

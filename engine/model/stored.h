@@ -55,6 +55,6 @@ void stored_module_name(char ret[STORED_NAME], const char *name);
 /* Is this a matrix that is worth quantizing? Routers are not: they are small, and choose. */
 bool stored_is_quantizable(const struct tensor_def *def);
 /* Bytes of a matrix quantized here, with scales and biases. */
-size_t stored_quantized_bytes(const struct tensor_def *def, size_t bits, size_t group);
+size_t stored_quantized_bytes(const struct tensor_def *def, size_t bits, size_t group, enum quant_kind kind);
 
 #endif

@@ -330,10 +330,11 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
             bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, def);
             continue;
         }
-        const struct quant_form form = weight_bits ? (struct quant_form){weight_bits, QUANT_GROUP, false}
-                                                   : quant_form_of(forms, def->name, c);
+        const struct quant_form form = weight_bits
+                                           ? (struct quant_form){.bits = weight_bits, .group = QUANT_GROUP}
+                                           : quant_form_of(forms, def->name, c);
         bytes += form.bits && (form.is_own || stored_is_quantizable(def))
-                     ? stored_quantized_bytes(def, form.bits, form.group)
+                     ? stored_quantized_bytes(def, form.bits, form.group, form.kind)
                      : def->rows * def->cols * dtype_size(c->fp8 && def->linear ? DTYPE_F8_E4M3 : c->dtype);
     }
     return bytes;

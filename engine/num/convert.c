@@ -4,6 +4,8 @@
  * no state. */
 #include "num/convert.h"
 
+#include <math.h>
+
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
     CACHE_LINE = 64, /* bytes */
@@ -34,7 +36,27 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
     k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
 }
 
+/* E8M0: 2^(byte − 127); 255 is no number. */
+static float power_of(uint8_t exponent)
+{
+    return exponent == UINT8_MAX ? NAN : ldexpf(1, exponent - 127);
+}
+
 /* col begins a group: those of panels do. */
+static void convert_fp4(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    const size_t group = w.quant->group;
+    const uint8_t *side = (const uint8_t *)w.quant->scale + row * quant_groups(group, w.cols) + col / group,
+                  *from = convert_words(w, row) + col / 2;
+    float scale[SIDES];
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < SIDES * group ? n - i : SIDES * group;
+        for (size_t g = 0; g < quant_groups(group, now); g++)
+            scale[g] = power_of(*side++);
+        k->fp4_to_f32(dst + i, from + i / 2, scale, group, now);
+    }
+}
+
 static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
     const struct quant *q = w.quant;
@@ -44,8 +66,7 @@ static void convert_quant(const struct kernels *k, float *dst, struct mat w, siz
     for (size_t i = 0, now; i < n; i += now) {
         now = n - i < SIDES * group ? n - i : SIDES * group;
         convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
-        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst + i, from + i * q->bits / 8, scale, bias,
-                                                             group, now);
+        k->quant_to_f32[q->bits](dst + i, from + i * q->bits / 8, scale, bias, group, now);
     }
 }
 
@@ -56,6 +77,10 @@ static const char *block_row(struct mat w, size_t row)
 
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
+    if (w.quant && w.quant->kind == QUANT_MXFP4) {
+        convert_fp4(k, dst, w, row, col, n);
+        return;
+    }
     if (w.quant) {
         convert_quant(k, dst, w, row, col, n);
         return;

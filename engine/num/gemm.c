@@ -200,7 +200,7 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
         few_in_turn(num, &few);
         return;
     }
-    if (w.quant && bytes_applies(num, w, n)) {
+    if (bytes_applies(num, w, n)) {
         bytes_run(num, y, x, w, n, accumulate);
         return;
     }
@@ -301,8 +301,7 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 bool gemm_is_joined(const struct num *num, struct mat w, size_t n)
 {
     return product_is_ours(num) && num_compute(num) != NUM_BF16 && !num_is_invariant(num) && n && w.rows &&
-           w.cols && !few_applies(num, &(struct gemm_xwt){.w = w, .n = n}) &&
-           !(w.quant && bytes_applies(num, w, n));
+           w.cols && !few_applies(num, &(struct gemm_xwt){.w = w, .n = n}) && !bytes_applies(num, w, n);
 }
 
 void gemm_xwt_joined(struct num *num, float *y, const float *x, struct mat w,

@@ -114,7 +114,7 @@ static size_t bytes_rows(const struct num *num, struct mat w)
 
 bool bytes_applies(const struct num *num, struct mat w, size_t n)
 {
-    return num_compute(num) == NUM_INT8 && n > FEW_QUANT && bytes_rows(num, w) > 0;
+    return quant_is_whole(w.quant) && num_compute(num) == NUM_INT8 && n > FEW_QUANT && bytes_rows(num, w) > 0;
 }
 
 void bytes_run(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)

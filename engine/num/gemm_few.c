@@ -107,7 +107,7 @@ static void plain_dots(const struct num *num, const struct gemm_xwt *p, struct r
 static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
 {
     const struct mat w = p->w;
-    if (w.block || w.dtype != DTYPE_F8_E4M3) {
+    if (w.quant || w.block || w.dtype != DTYPE_F8_E4M3) {
         plain_dots(num, p, s);
         return;
     }
@@ -197,23 +197,24 @@ bool few_applies(const struct num *num, const struct gemm_xwt *p)
 {
     if (!p->n || !p->w.rows || !p->w.cols)
         return false;
-    return p->w.quant ? quant_is_few(num, p->w, p->n)
-                      : (p->n <= FEW_ROWS || num_is_invariant(num)) && p->w.cols <= num_lane(num, 0).floats;
+    return quant_is_whole(p->w.quant)
+               ? quant_is_few(num, p->w, p->n)
+               : (p->n <= FEW_ROWS || num_is_invariant(num)) && p->w.cols <= num_lane(num, 0).floats;
 }
 
 /* Whether p's x is that of the product before it, in the same whole numbers. */
 static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
 {
-    return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols && p->w.quant &&
-           before->w.quant && p->w.quant->bits == before->w.quant->bits &&
-           p->w.quant->group == before->w.quant->group;
+    return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols &&
+           quant_is_whole(p->w.quant) && quant_is_whole(before->w.quant) &&
+           p->w.quant->bits == before->w.quant->bits && p->w.quant->group == before->w.quant->group;
 }
 
 /* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it
  * do. */
 static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
 {
-    if (i == 0 || !p[i - 1].w.quant || has_same_x(&p[i], &p[i - 1]))
+    if (i == 0 || !quant_is_whole(p[i - 1].w.quant) || has_same_x(&p[i], &p[i - 1]))
         return at;
     return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
 }
@@ -225,7 +226,7 @@ size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
     size_t i = 0;
     for (size_t at = 0; i < n && few_applies(num, &p[i]); i++) {
         at = next_x(p, i, at);
-        if (p[i].w.quant && at + p[i].n * int_row_bytes(p[i].w) > room)
+        if (quant_is_whole(p[i].w.quant) && at + p[i].n * int_row_bytes(p[i].w) > room)
             break;
     }
     return i;
@@ -243,7 +244,7 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
         if (row >= stop)
             continue;
         const struct row_span s = {row, stop - row};
-        if (w.quant)
+        if (quant_is_whole(w.quant))
             quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
         else
             few_dots(num, &p[i], s);
@@ -256,7 +257,7 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         at = next_x(p, i, at);
         elements += p[i].w.rows * p[i].w.cols;
-        if (!p[i].w.quant || (i && has_same_x(&p[i], &p[i - 1])))
+        if (!quant_is_whole(p[i].w.quant) || (i && has_same_x(&p[i], &p[i - 1])))
             continue;
         for (size_t r = 0; r < p[i].n; r++) {
             const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);

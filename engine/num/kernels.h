@@ -14,6 +14,7 @@
 #include "num/block.h"
 #include "num/dtype.h"
 #include "num/num.h"
+#include "num/quant.h"
 
 /* Rows of tiles are padded to a multiple of this, so that a kernel of any vector width needs no
  * column remainder. */
@@ -62,12 +63,12 @@ struct kernels {
                               size_t ldw, size_t rows, size_t cols, bool accumulate);
     /* As block_to_f32 of block.h. */
     void (*block_to_f32)(float *dst, const void *row, enum block_type type, size_t from, size_t n);
-    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last
-     * group may be shorter, by whole words. */
-    void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
-                          size_t n);
-    void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
-                          size_t n);
+    /* Quantized weights, by their bits. n elements from the start of a group on; the last group may
+     * be shorter, by whole words. NULL: there are none of so many bits. */
+    void (*quant_to_f32[QUANT_MOST + 1])(float *dst, const uint8_t *w, const float *scale, const float *bias,
+                                         size_t group, size_t n);
+    /* The same of MXFP4. */
+    void (*fp4_to_f32)(float *dst, const uint8_t *w, const float *scale, size_t group, size_t n);
     /* The first n elements of a row of `width` as row8.h has it. */
     void (*row8_to_f32)(float *dst, const void *row, size_t width, size_t n);
     void (*tile)(const struct tile *t);

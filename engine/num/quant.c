@@ -10,9 +10,14 @@
 
 enum { QUANT_RANGES = 3 }; /* of each end */
 
+bool quant_is_known(size_t bits, size_t group)
+{
+    return bits >= 2 && bits <= QUANT_MOST && bits != 7 && (group == 32 || group == 64 || group == 128);
+}
+
 bool quant_is_possible(size_t bits, size_t group, size_t cols)
 {
-    return (bits == 4 || bits == 8) && (group == 32 || group == 64 || group == 128) && cols && cols % 8 == 0;
+    return quant_is_known(bits, group) && cols && cols % (bits == 4 || bits == 8 ? 8 : group) == 0;
 }
 
 size_t quant_words(size_t bits, size_t cols)

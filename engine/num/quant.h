@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights of 4 or 8 bits in groups along a row: w = q · scale + bias, q unsigned, one scale and one
+ * Weights of 2 to 8 bits in groups along a row: w = q · scale + bias, q unsigned, one scale and one
  * bias for each group. This is the layout of MLX's affine quantization, and the one our own is kept
  * in, so that there is one reader for both: the q of a row lie in 32-bit words, little-endian, the
- * first in the lowest bits. */
+ * first in the lowest bits. Beside it MLX's "mxfp4": words as those of 4 bits, each q an E2M1, and a
+ * group's scale a power of two, E8M0, without a bias (OCP Microscaling Formats v1.0, section 5). */
 #ifndef NUM_QUANT_H
 #define NUM_QUANT_H
 
@@ -16,17 +17,29 @@
 enum {
     QUANT_GROUP = 64, /* of what is quantized here; read are 32, 64 and 128 */
     QUANT_WORD = 32,  /* bits of a word */
+    QUANT_MOST = 8,   /* bits */
+    QUANT_FP4_GROUP = 32,
 };
+
+enum quant_kind { QUANT_AFFINE, QUANT_MXFP4 };
 
 struct quant {
-    const void *scale, *bias; /* [rows, quant_groups] each, borrowed */
-    enum dtype side;          /* their type: F32, F16 or BF16 */
+    const void *scale, *bias; /* [rows, quant_groups] each, borrowed; MXFP4 has no bias */
+    enum dtype side;          /* their type: F32, F16 or BF16; of MXFP4 not asked: bytes */
     size_t bits, group;
+    enum quant_kind kind;
 };
 
-/* Can rows of so many columns lie in such groups? They must fill words of 4 bits; the last group
- * may be shorter. */
+/* Are bits 2, 3, 4, 5, 6 or 8, and group 32, 64 or 128? */
+bool quant_is_known(size_t bits, size_t group);
+/* Can rows of so many columns lie in such groups? They must fill words of 4 bits, or of `bits`; the
+ * last group may be shorter, if bits is 4 or 8. */
 bool quant_is_possible(size_t bits, size_t group, size_t cols);
+/* Products with few rows are made of whole numbers. Otherwise weights become f32 first. */
+static inline bool quant_is_whole(const struct quant *q)
+{
+    return q && q->kind == QUANT_AFFINE && (q->bits == 4 || q->bits == 8);
+}
 /* Of a row. */
 size_t quant_words(size_t bits, size_t cols);
 static inline size_t quant_groups(size_t group, size_t cols)

@@ -95,4 +95,72 @@ static inline void quant4_to_f32(float *dst, const uint8_t *w, const float *scal
     }
 }
 
+/* --- other widths, in eights: these begin with a byte --- */
+
+typedef uint32_t v8u __attribute__((vector_size(NIBBLES * 4)));
+typedef int32_t v8i __attribute__((vector_size(NIBBLES * 4)));
+typedef float v8f __attribute__((vector_size(NIBBLES * 4)));
+
+INLINE void eight_to_f32(float *dst, const uint8_t *w, float scale, float bias, const uint32_t bits)
+{
+    uint64_t all = 0;
+    v8u word, shift;
+    memcpy(&all, w, bits);
+    const uint32_t low = (uint32_t)all, high = (uint32_t)(all >> 4 * bits);
+    for (uint32_t k = 0; k < NIBBLES; k++) {
+        word[k] = k < NIBBLES / 2 ? low : high;
+        shift[k] = k % (NIBBLES / 2) * bits;
+    }
+    const v8f x = __builtin_convertvector((v8i)(word >> shift & ((1u << bits) - 1)), v8f) * scale + bias;
+    memcpy(dst, &x, sizeof x);
+}
+
+INLINE void quant_any_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias,
+                             size_t group, size_t n, const uint32_t bits)
+{
+    for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
+        end = group_end(at, group, n);
+        for (size_t i = at; i < end; i += NIBBLES, w += bits)
+            eight_to_f32(dst + i, w, *scale, *bias, bits);
+    }
+}
+
+static void quant2_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n)
+{
+    quant_any_to_f32(dst, w, scale, bias, group, n, 2);
+}
+
+static void quant3_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n)
+{
+    quant_any_to_f32(dst, w, scale, bias, group, n, 3);
+}
+
+static void quant5_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n)
+{
+    quant_any_to_f32(dst, w, scale, bias, group, n, 5);
+}
+
+static void quant6_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n)
+{
+    quant_any_to_f32(dst, w, scale, bias, group, n, 6);
+}
+
+/* --- E2M1: a sign, two bits of exponent, one of fraction: 0, ½, 1, 1½, 2, 3, 4, 6 --- */
+
+static void fp4_to_f32(float *dst, const uint8_t *w, const float *scale, size_t group, size_t n)
+{
+    static const float halves[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    for (size_t at = 0, end; at < n; at = end, scale++) {
+        end = group_end(at, group, n);
+        for (size_t i = at; i < end; i += 2) {
+            dst[i] = halves[w[i / 2] & 15] * *scale;
+            dst[i + 1] = halves[w[i / 2] >> 4] * *scale;
+        }
+    }
+}
+
 #endif

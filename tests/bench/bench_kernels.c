@@ -112,7 +112,7 @@ static size_t bf16_to_f32(struct bed *b)
 
 static size_t int4_to_f32(struct bed *b)
 {
-    b->plain->quant4_to_f32(b->x[0], b->w, b->scale, b->bias, GROUP, COLS);
+    b->plain->quant_to_f32[4](b->x[0], b->w, b->scale, b->bias, GROUP, COLS);
     return COLS;
 }
 

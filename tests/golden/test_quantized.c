@@ -119,8 +119,8 @@ static void check_mlx(const char *family, struct mlx_how how, const char *overri
     const struct config c = write_config(plain.path, family, "");
     model_write(plain.path, &c);
     mlx_convert(plain.path, mlx.path, &c, how);
-    snprintf(quantization, sizeof quantization, ",\"quantization\":{\"group_size\":%zu,\"bits\":%zu%s}",
-             how.group, how.bits, overrides);
+    snprintf(quantization, sizeof quantization, ",\"quantization\":{\"group_size\":%zu,\"bits\":%zu%s%s}",
+             how.group, how.bits, how.fp4 ? ",\"mode\":\"mxfp4\"" : "", overrides);
     const struct config q = write_config(mlx.path, family, quantization);
     assert_int_equal(q.quant_bits, how.bits);
     struct tiny_batch b;
@@ -136,10 +136,12 @@ static void check_mlx(const char *family, struct mlx_how how, const char *overri
 static void mlx_directories_load(void **state)
 {
     (void)state;
-    for (size_t f = 0; f < FAMILIES; f++)
-        for (size_t bits = 4; bits <= 8; bits += 4)
+    for (size_t f = 0; f < FAMILIES; f++) {
+        for (size_t bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1)
             check_mlx(families[f], (struct mlx_how){.bits = bits, .group = 32, .half = (f + bits / 4) % 2},
                       "");
+        check_mlx(families[f], (struct mlx_how){.bits = 4, .group = 32, .fp4 = true}, "");
+    }
 }
 
 static void layers_may_differ(void **state)
@@ -249,10 +251,12 @@ static void what_is_not_read_is_refused(void **state)
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {",\"quantization\":{\"group_size\":64,\"bits\":3}", "3 bits in groups of 64 are not read here"},
+        {",\"quantization\":{\"group_size\":64,\"bits\":7}", "7 bits in groups of 64 are not read here"},
         {",\"quantization\":{\"group_size\":16,\"bits\":4}", "4 bits in groups of 16"},
-        {",\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}", "mode \"mxfp4\""},
-        {",\"quantization\":{\"group_size\":32,\"bits\":4,\"lm_head\":{\"bits\":6}}", "of lm_head: 6 bits"},
+        {",\"quantization\":{\"group_size\":16,\"bits\":4,\"mode\":\"nvfp4\"}", "mode \"nvfp4\""},
+        {",\"quantization\":{\"group_size\":64,\"bits\":4,\"mode\":\"mxfp4\"}",
+         "4 bits in groups of 32, not"},
+        {",\"quantization\":{\"group_size\":32,\"bits\":4,\"lm_head\":{\"bits\":9}}", "of lm_head: 9 bits"},
         {",\"quantization\":{\"bits\":4}", "group_size is missing"},
     };
     struct err err;

@@ -75,7 +75,8 @@ static void put(struct file *f, const char *name, const char *dtype, const char 
 
 struct packed {
     unsigned char *words;   /* [bytes] */
-    uint16_t *scale, *bias; /* [groups] */
+    uint16_t *scale, *bias; /* [groups]; */
+    uint8_t *power;         /* of MXFP4 these */
     size_t bytes, groups;
 };
 
@@ -92,6 +93,40 @@ static float to_side(float x, bool half, uint16_t *ret_bits)
             : (uint16_t)(bits >> 16);
     memcpy(&x, &bits, sizeof bits);
     return x;
+}
+
+static void put_level(struct packed *p, size_t i, size_t bits, unsigned q)
+{
+    for (size_t b = i * bits; b < (i + 1) * bits; b++, q >>= 1)
+        p->words[b / 8] |= (unsigned char)((q & 1) << b % 8);
+}
+
+/* As below: the nearest of what a group's power of two has. */
+static void pack_fp4(struct packed *p, float *w, size_t rows, size_t cols)
+{
+    static const float levels[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    enum { GROUP = 32 };
+    *p = (struct packed){.bytes = rows * cols / 2, .groups = rows * cols / GROUP};
+    assert_true(cols % GROUP == 0);
+    p->words = calloc(p->bytes, 1);
+    p->power = calloc(p->groups, 1);
+    assert_true(p->words && p->power);
+    for (size_t g = 0; g < p->groups; g++) {
+        float most = 0;
+        for (size_t i = g * GROUP; i < (g + 1) * GROUP; i++)
+            most = fmaxf(most, fabsf(w[i]));
+        const int power = ilogbf(most) - 2;
+        p->power[g] = (uint8_t)(power + 127);
+        for (size_t i = g * GROUP; i < (g + 1) * GROUP; i++) {
+            unsigned best = 0;
+            for (unsigned q = 1; q < 8; q++)
+                if (fabsf(fabsf(w[i]) - ldexpf(levels[q], power)) <
+                    fabsf(fabsf(w[i]) - ldexpf(levels[best], power)))
+                    best = q;
+            put_level(p, i, 4, best | (w[i] < 0 ? 8 : 0));
+            w[i] = copysignf(ldexpf(levels[best], power), w[i]);
+        }
+    }
 }
 
 /* w becomes what its levels stand for. */
@@ -115,7 +150,7 @@ static void pack(struct packed *p, float *w, size_t rows, size_t cols, size_t bi
         for (size_t i = g * group; i < (g + 1) * group; i++) {
             const double level = round(((double)w[i] - (double)bias) / (double)scale);
             const unsigned q = level < 0 ? 0 : level > most ? most : (unsigned)level;
-            p->words[i * bits / 8] |= (unsigned char)(bits == 4 && i % 2 ? q << 4 : q);
+            put_level(p, i, bits, q);
             w[i] = (float)((double)q * (double)scale + (double)bias);
         }
     }
@@ -126,6 +161,7 @@ static void packed_done(struct packed *p)
     free(p->words);
     free(p->scale);
     free(p->bias);
+    free(p->power);
 }
 
 /* --- names and stacks ------------------------------------------------------------------------- */
@@ -171,15 +207,22 @@ static void put_packed(struct conversion *v, const struct tensor_def *def, float
     struct packed p;
     if (n > 1)
         snprintf(lead, sizeof lead, "%zu,", n);
-    pack(&p, w, n * def->rows, def->cols, bits, group, v->how.half);
+    if (v->how.fp4)
+        pack_fp4(&p, w, n * def->rows, def->cols);
+    else
+        pack(&p, w, n * def->rows, def->cols, bits, group, v->how.half);
     snprintf(shape, sizeof shape, "%s%zu,%zu", lead, def->rows, def->cols * bits / 32);
     mlx_name(name, def->name, "weight");
     put(&v->mlx, name, "U32", shape, p.words, p.bytes);
     snprintf(shape, sizeof shape, "%s%zu,%zu", lead, def->rows, def->cols / group);
     mlx_name(name, def->name, "scales");
-    put(&v->mlx, name, side, shape, p.scale, p.groups * 2);
-    mlx_name(name, def->name, "biases");
-    put(&v->mlx, name, side, shape, p.bias, p.groups * 2);
+    if (v->how.fp4) {
+        put(&v->mlx, name, "U8", shape, p.power, p.groups);
+    } else {
+        put(&v->mlx, name, side, shape, p.scale, p.groups * 2);
+        mlx_name(name, def->name, "biases");
+        put(&v->mlx, name, side, shape, p.bias, p.groups * 2);
+    }
     packed_done(&p);
 }
 

@@ -9,6 +9,7 @@
 
 struct mlx_how {
     size_t bits, group; /* bits 0: as mlx-lm converts without quantizing, experts in stacks all the same */
+    bool fp4;           /* MXFP4, of 4 bits in groups of 32 */
     bool half;          /* scales and biases in F16; else BF16 */
     bool overrides;     /* every o_proj, router and the first down_proj in 8 bits, the embedding not at all */
 };

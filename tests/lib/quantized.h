@@ -75,13 +75,11 @@ static inline void pack(struct packed *p, size_t rows, size_t cols, size_t bits,
             bias = put_side(p->sides + (groups + g) * size, side, draw_side(&rng, -1, -0.25f));
         }
         const uint32_t q = (uint32_t)draw_side(&rng, 0, (float)(1u << bits)) & ((1u << bits) - 1);
-        if (bits == 8)
-            p->raw[1 + i] = (uint8_t)q;
-        else
-            p->raw[1 + i / 2] |= (uint8_t)(i % 2 ? q << 4 : q);
+        for (size_t b = 0; b < bits; b++)
+            p->raw[1 + (i * bits + b) / 8] |= (uint8_t)((q >> b & 1) << (i * bits + b) % 8);
         p->values[i] = (float)((double)q * (double)scale + (double)bias);
     }
-    p->quant = (struct quant){p->sides, p->sides + groups * size, side, bits, group};
+    p->quant = (struct quant){p->sides, p->sides + groups * size, side, bits, group, QUANT_AFFINE};
     p->w = (struct mat){.data = p->raw + 1, .rows = rows, .cols = cols, .quant = &p->quant};
 }
 

@@ -413,7 +413,14 @@ static int plan_model(struct head *h, struct err *err)
     p->dim = h->config.dim;
     p->weight_bits = h->spec.weight_bits;
     p->compute = h->spec.compute;
-    if (p->compute == NUM_INT8 && !p->weight_bits && !h->config.quant_bits)
+    const size_t bits = h->config.quant_bits;
+    const struct quant stored = {.bits = bits, .kind = h->config.quant_kind};
+    if (p->compute == NUM_INT8 && !p->weight_bits && bits && !quant_is_whole(&stored))
+        return err_set(err, -EINVAL,
+                       "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %zu bits%s: "
+                       "leave it out, or give --compute bf16",
+                       p->model, bits, stored.kind == QUANT_MXFP4 ? " of MXFP4" : "");
+    if (p->compute == NUM_INT8 && !p->weight_bits && !bits)
         return err_set(
             err, -EINVAL,
             "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %s: give --weights "
