@@ -59,10 +59,21 @@ for node in 3 2; do # whichever node is asked
     await_line "$(log_of 2)" 'nobody has asked for 1 s, so it let its memory go' 30 "$from"
 done
 stop_node 2
+from=$(next_line "$(log_of 2)")
 start_node 2
-await_line "$(log_of 2)" 'a ring of 3' 30
+await_line "$(log_of 2)" 'a ring of 3' 30 "$from"
 # Who asks first does what Retry-After says: the daemon does not know yet what the model takes.
 limit 60 curl -sS --retry 10 -o "$work/later" --unix-socket "$(sock_of 2)" -H 'Content-Type: application/json' http://localhost/v1/completions \
     -d "$(body 1500 '')"
 equal 'after a restart' "$(jq -r '.choices[0].text' "$work/later")" "$(jq -r '.choices[0].text' "$work/calm")"
+
+await_line "$(log_of 2)" 'nobody has asked for 1 s, so it let its memory go' 30 "$from"
+say 'the node that it rests on is lost: another one has it, and loads it again'
+heir=$(on 2 job "$(on 2 serve list | awk '$1 == "small" {print $2}')" --json | jq -r .deputy)
+from=$(next_line "$(log_of "${heir#n}")")
+kill -KILL "$(pid_of 2)"
+await_line "$(log_of "${heir#n}")" 'job [0-9]+: begins again' 60 "$from"
+limit 60 curl -sS --retry 10 -o "$work/later" --unix-socket "$(sock_of 1)" -H 'Content-Type: application/json' http://localhost/v1/completions \
+    -d "$(body 1500 '')"
+equal 'after the loss' "$(jq -r '.choices[0].text' "$work/later")" "$(jq -r '.choices[0].text' "$work/calm")"
 on 1 serve stop small || fail 'stop'

@@ -7,6 +7,27 @@
 #include "daemon/ctl/serve/serve_words.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 
+/* Its head is out of reach; another node may have taken it over. */
+static bool is_lost(const json_t *job)
+{
+    return json_is_false(json_object_get(job, "up"));
+}
+
+/* What is not served any more, or by another node now, is none of them. */
+static bool is_served(const json_t *jobs, const json_t *job)
+{
+    size_t i;
+    const json_t *other;
+    const char *name = field_text(job, "serves", NULL);
+    if (!name || json_is_integer(json_object_get(job, "ended")))
+        return false;
+    for (i = 0; is_lost(job) && (other = json_array_get(jobs, i)); i++)
+        if (!strcmp(field_text(other, "serves", ""), name) && !is_lost(other) &&
+            !json_is_integer(json_object_get(other, "ended")))
+            return false;
+    return true;
+}
+
 int serve_jobs(const struct ctl *ctl, json_t **ret)
 {
     json_t *answer, *list = json_array(), *job;
@@ -16,20 +37,13 @@ int serve_jobs(const struct ctl *ctl, json_t **ret)
         json_decref(list);
         return rc;
     }
-    json_array_foreach (json_object_get(answer, "jobs"), i, job) {
-        const bool has_ended = json_is_integer(json_object_get(job, "ended"));
-        if (json_is_string(json_object_get(job, "serves")) && !has_ended)
+    const json_t *jobs = json_object_get(answer, "jobs");
+    json_array_foreach (jobs, i, job)
+        if (is_served(jobs, job))
             json_array_append(list, job);
-    }
     json_decref(answer);
     *ret = list;
     return 0;
-}
-
-/* Its head is out of reach; another node may have taken it over. */
-static bool is_lost(const json_t *job)
-{
-    return json_is_false(json_object_get(job, "up"));
 }
 
 int serve_job_of(const struct ctl *ctl, const char *name, char **ret)
@@ -41,7 +55,7 @@ int serve_job_of(const struct ctl *ctl, const char *name, char **ret)
         return rc;
     const json_t *found = NULL;
     json_array_foreach (list, i, job)
-        if (!strcmp(field_text(job, "serves", ""), name) && (!found || is_lost(found)))
+        if (!strcmp(field_text(job, "serves", ""), name) && !found)
             found = job;
     *ret = found ? xstrdup(field_text(found, "name", "")) : NULL;
     json_decref(list);
