@@ -5,6 +5,7 @@
 #include "num/convert.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
@@ -36,10 +37,13 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
     k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
 }
 
-/* E8M0: 2^(byte − 127); 255 is no number. */
+/* E8M0: 2^(byte − 127), where a float has its exponent; 0 is subnormal, 255 is no number. */
 static float power_of(uint8_t exponent)
 {
-    return exponent == UINT8_MAX ? NAN : ldexpf(1, exponent - 127);
+    const uint32_t bits = exponent ? (uint32_t)exponent << 23 : UINT32_C(1) << 22;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return exponent == UINT8_MAX ? NAN : x;
 }
 
 /* col begins a group: those of panels do. */

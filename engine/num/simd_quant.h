@@ -101,27 +101,31 @@ typedef uint32_t v8u __attribute__((vector_size(NIBBLES * 4)));
 typedef int32_t v8i __attribute__((vector_size(NIBBLES * 4)));
 typedef float v8f __attribute__((vector_size(NIBBLES * 4)));
 
-INLINE void eight_to_f32(float *dst, const uint8_t *w, float scale, float bias, const uint32_t bits)
+INLINE void eight_to_f32(float *dst, uint64_t all, float scale, float bias, const uint32_t bits)
 {
-    uint64_t all = 0;
-    v8u word, shift;
-    memcpy(&all, w, bits);
-    const uint32_t low = (uint32_t)all, high = (uint32_t)(all >> 4 * bits);
-    for (uint32_t k = 0; k < NIBBLES; k++) {
-        word[k] = k < NIBBLES / 2 ? low : high;
-        shift[k] = k % (NIBBLES / 2) * bits;
-    }
+    const v8u low = (v8u){0} + (uint32_t)all, high = (v8u){0} + (uint32_t)(all >> 4 * bits),
+              word = __builtin_shufflevector(low, high, 0, 1, 2, 3, 12, 13, 14, 15),
+              shift = {0, bits, 2 * bits, 3 * bits, 0, bits, 2 * bits, 3 * bits};
     const v8f x = __builtin_convertvector((v8i)(word >> shift & ((1u << bits) - 1)), v8f) * scale + bias;
     memcpy(dst, &x, sizeof x);
 }
 
+/* Eight bytes are read where there are so many: some of the next eight, too. */
 INLINE void quant_any_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias,
                              size_t group, size_t n, const uint32_t bits)
 {
+    const size_t bytes = n * bits / 8;
+    const uint8_t *last = bytes < sizeof(uint64_t) ? w : w + bytes - sizeof(uint64_t);
     for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
         end = group_end(at, group, n);
-        for (size_t i = at; i < end; i += NIBBLES, w += bits)
-            eight_to_f32(dst + i, w, *scale, *bias, bits);
+        for (size_t i = at; i < end; i += NIBBLES, w += bits) {
+            uint64_t all = 0;
+            if (w < last)
+                memcpy(&all, w, sizeof all);
+            else
+                memcpy(&all, w, bits);
+            eight_to_f32(dst + i, all, *scale, *bias, bits);
+        }
     }
 }
 
@@ -153,12 +157,16 @@ static void quant6_to_f32(float *dst, const uint8_t *w, const float *scale, cons
 
 static void fp4_to_f32(float *dst, const uint8_t *w, const float *scale, size_t group, size_t n)
 {
-    static const float halves[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    const v8u shift = {0, 4, 8, 12, 16, 20, 24, 28};
     for (size_t at = 0, end; at < n; at = end, scale++) {
         end = group_end(at, group, n);
-        for (size_t i = at; i < end; i += 2) {
-            dst[i] = halves[w[i / 2] & 15] * *scale;
-            dst[i + 1] = halves[w[i / 2] >> 4] * *scale;
+        for (size_t i = at; i < end; i += NIBBLES) {
+            uint32_t word;
+            memcpy(&word, w + i / 2, sizeof word);
+            const v8u q = ((v8u){0} + word) >> shift, exponent = q >> 1 & 3, is_normal = (v8u)(exponent != 0),
+                      halves = ((q & 1) | (is_normal & 2)) << (exponent + is_normal);
+            const v8u x = (v8u)(__builtin_convertvector((v8i)halves, v8f) * (*scale / 2)) | (q & 8) << 28;
+            memcpy(dst + i, &x, sizeof x);
         }
     }
 }
