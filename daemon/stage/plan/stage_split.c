@@ -15,6 +15,7 @@
 #include "daemon/stage/stage_nodes.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
+#include "daemon/stage/plan/stage_shared.h"
 #include "daemon/stage/plan/decode_forecast.h"
 #include "daemon/stage/plan/rows_forecast.h"
 #include "daemon/stage/plan/stage_memory.h"
@@ -25,8 +26,10 @@
 /* --- layers ----------------------------------------------------------------------------------- */
 
 struct split_inputs {
-    double *cost, speed[JOB_MAX_STAGES]; /* by unit; by stage */
-    size_t *bytes, memory[JOB_MAX_STAGES];
+    double *cost, speed[JOB_MAX_STAGES];    /* by unit; by stage */
+    size_t *bytes;                          /* owned: [stages][units], what each of them takes there */
+    const size_t *of_stage[JOB_MAX_STAGES]; /* in `bytes` */
+    size_t memory[JOB_MAX_STAGES];
     size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
 };
 
@@ -60,7 +63,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
 {
     size_t units = h->config.layers + 2;
     in->cost = calloc(units, sizeof *in->cost);
-    in->bytes = calloc(units, sizeof *in->bytes);
+    in->bytes = calloc(h->plan.stages * units, sizeof *in->bytes);
     if (!in->cost || !in->bytes)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t r = 0; r < h->plan.ranks; r++) {
@@ -73,11 +76,15 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
         uint32_t rank = h->plan.place[s];
         in->speed[s] = stage_nodes_speed(nodes, rank);
         in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
+        in->of_stage[s] = in->bytes + s * units;
     }
     int e = 0;
     for (size_t u = 0; u < units && !e; u++) {
+        size_t bytes = 0;
         in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
-        e = measure_unit(h, u, &in->bytes[u], err);
+        e = measure_unit(h, u, &bytes, err);
+        for (size_t s = 0; s < h->plan.stages && !e; s++)
+            in->bytes[s * units + u] = bytes - stage_shared_unit(h, nodes, h->plan.place[s], u);
     }
     return e;
 }
@@ -141,7 +148,7 @@ static int split_within(struct head *h, const struct split_inputs *in, const siz
     const struct split_request req = {.stages = p->stages,
                                       .layers = h->config.layers,
                                       .unit_cost = in->cost,
-                                      .unit_bytes = in->bytes,
+                                      .unit_bytes = in->of_stage,
                                       .speed = in->speed,
                                       .memory = memory};
     int e = split_layers(p->first, &req, err);
@@ -212,15 +219,21 @@ static int measure_ranks(struct head *h, const struct split_inputs *in, struct e
     return e;
 }
 
-static bool is_full(const struct job_plan *p, const struct split_inputs *in, uint32_t rank)
+/* What the rank takes of its node's memory that is not taken yet. */
+static size_t bytes_more(const struct head *h, uint32_t rank)
 {
-    return p->bytes[rank] > in->available[rank];
+    return h->plan.bytes[rank] - stage_shared_rank(h, rank);
 }
 
-static uint32_t first_full(const struct job_plan *p, const struct split_inputs *in)
+static bool is_full(const struct head *h, const struct split_inputs *in, uint32_t rank)
+{
+    return bytes_more(h, rank) > in->available[rank];
+}
+
+static uint32_t first_full(const struct head *h, const struct split_inputs *in)
 {
     uint32_t rank = 0;
-    while (rank < p->ranks && !is_full(p, in, rank))
+    while (rank < h->plan.ranks && !is_full(h, in, rank))
         rank++;
     return rank;
 }
@@ -233,7 +246,7 @@ static int save_memory(struct head *h, const struct sched *sched, struct split_i
     bool recompute[JOB_MAX_STAGES], any = false;
     job_plan_recompute(p, recompute);
     for (size_t s = 0; s < p->stages; s++)
-        if (is_full(p, in, p->place[s]) && !recompute[s])
+        if (is_full(h, in, p->place[s]) && !recompute[s])
             any = recompute[s] = true;
     if (!any || h->spec.recompute != RECOMPUTE_AUTO)
         return 0;
@@ -247,7 +260,7 @@ static int measure_split(struct head *h, const struct sched *sched, struct split
     int e = measure_ranks(h, in, err);
     /* Copies of what is trained only take what nothing else needs: without them a job that loses a
      * node goes on from the disk. */
-    if (!e && h->plan.copies && first_full(&h->plan, in) < h->plan.ranks) {
+    if (!e && h->plan.copies && first_full(h, in) < h->plan.ranks) {
         h->plan.copies = false;
         e = measure_ranks(h, in, err);
     }
@@ -267,24 +280,25 @@ static int measure_again(struct head *h, const struct sched *sched, struct split
 static size_t share_bytes(const struct head *h, const struct split_inputs *in, size_t stage)
 {
     const struct job_plan *p = &h->plan;
-    size_t sum = stage ? 0 : in->bytes[0];
+    const size_t *bytes = in->of_stage[stage];
+    size_t sum = stage ? 0 : bytes[0];
     for (size_t layer = p->first[stage]; layer < p->first[stage + 1]; layer++)
-        sum += in->bytes[layer + 1];
-    return sum + (stage + 1 == p->stages ? in->bytes[h->config.layers + 1] : 0);
+        sum += bytes[layer + 1];
+    return sum + (stage + 1 == p->stages ? bytes[h->config.layers + 1] : 0);
 }
 
 /* The largest stage of each full rank may not be as large again. */
 static void tighten(const struct head *h, const struct split_inputs *in, size_t *limits)
 {
     const struct job_plan *p = &h->plan;
-    for (uint32_t r = first_full(p, in); r < p->ranks; r++) {
+    for (uint32_t r = first_full(h, in); r < p->ranks; r++) {
         size_t most = 0, largest = 0;
         for (size_t s = 0; s < p->stages; s++)
             if (p->place[s] == r && share_bytes(h, in, s) >= most) {
                 most = share_bytes(h, in, s);
                 largest = s;
             }
-        if (is_full(p, in, r))
+        if (is_full(h, in, r))
             limits[largest] = most ? most - 1 : 0;
     }
 }
@@ -301,7 +315,7 @@ static int make_fit(struct head *h, const struct sched *sched, struct split_inpu
     memcpy(first, p->first, sizeof first);
     for (size_t s = 0; s < p->stages; s++)
         limits[s] = SIZE_MAX;
-    while (!e && first_full(p, in) < p->ranks) {
+    while (!e && first_full(h, in) < p->ranks) {
         tighten(h, in, limits);
         e = split_within(h, in, limits, &quiet);
         if (e == -ENOSPC) {
@@ -318,14 +332,15 @@ static int make_fit(struct head *h, const struct sched *sched, struct split_inpu
 
 /* "; in all the job needs 45.2 GiB, and the 3 nodes have 32.0 GiB": whether another split could do,
  * or only another node. Nothing where a node does not tell what it has. */
-static void whole_need(char *text, size_t size, const struct job_plan *p, const struct split_inputs *in)
+static void whole_need(char *text, size_t size, const struct head *h, const struct split_inputs *in)
 {
+    const struct job_plan *p = &h->plan;
     size_t needs = 0, has = 0;
     *text = 0;
-    for (size_t r = 0; r < p->ranks; r++) {
+    for (uint32_t r = 0; r < p->ranks; r++) {
         if (in->available[r] == SIZE_MAX)
             return;
-        needs += p->bytes[r];
+        needs += bytes_more(h, r);
         has += in->available[r];
     }
     const struct err_amounts all = err_amounts(needs, has);
@@ -345,18 +360,19 @@ static void note_lack(struct head_planning *p, const json_t *node, size_t bytes)
 static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    char layers[200], whole[160];
-    const uint32_t r = first_full(p, in);
+    char layers[200], whole[160], shared[160];
+    const uint32_t r = first_full(h, in);
     if (r == p->ranks)
         return 0;
     const json_t *node = json_array_get(nodes, r);
-    const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
+    const struct err_amounts here = err_amounts(bytes_more(h, r), in->available[r]);
     layers_text(layers, sizeof layers, p, r);
-    whole_need(whole, sizeof whole, p, in);
-    note_lack(&h->planning, node, p->bytes[r] - in->available[r]);
-    return err_set(err, -ENOSPC, "node %s needs %s for %s and has %s%s: use %s%s, or add a node",
-                   json_string_value(json_object_get(node, "name")), here.need, layers, here.have, whole,
-                   p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "",
+    stage_shared_say(shared, sizeof shared, h, r);
+    whole_need(whole, sizeof whole, h, in);
+    note_lack(&h->planning, node, bytes_more(h, r) - in->available[r]);
+    return err_set(err, -ENOSPC, "node %s needs %s for %s%s and has %s%s: use %s%s, or add a node",
+                   json_string_value(json_object_get(node, "name")), here.need, layers, shared, here.have,
+                   whole, p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "",
                    memory_way_out(p->type));
 }
 
@@ -461,5 +477,8 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
 int head_split(struct head *h, struct err *err)
 {
     const size_t ranks = ranks_of_order(h);
+    const int e = stage_shared_note(h, err);
+    if (e)
+        return e;
     return ranks && ranks < h->plan.ranks ? split_on_some(h, ranks, err) : split_on_nodes(h, err);
 }
