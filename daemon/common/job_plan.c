@@ -104,6 +104,10 @@ static const struct field plan_fields[] = {
     ROW("bytes", NUMBERS(bytes, FIELD_ANY, ranks, 0), .doc = "by rank: the memory it takes"),
     ROW("draft_bytes", FIELD_WHOLE, AT(draft_bytes), .min = 0, .max = FIELD_ANY,
         .doc = "of rank 0, among them: of the draft model of a job that serves; else 0"),
+    SENT("mapped", FIELD_LIST, BY_HAND, .items = "integer",
+         .doc =
+             "by unit (embedding, layers, head): bytes that are mapped from the model's files; empty: none"),
+    SENT("tied", FIELD_FLAG, AT(tied), .doc = "the head's matrix is the embedding: its rank maps both"),
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
         .doc = "most steps of a round, over all adapters"),
     ROW("more", FIELD_LIST, BY_HAND, .items = "object",
@@ -113,6 +117,9 @@ static const struct field plan_fields[] = {
           .doc = "by rank: of each of its stages the first layer, and the one after the last"),
     SHOWN("nodes", FIELD_LIST, .items = "string", .doc = "by rank: the node's name"),
     SHOWN("available", FIELD_LIST, .items = "integer", .doc = "by rank: the memory that the node had for it"),
+    {"shared", FIELD_LIST, JOB_PLAN_SHOWN, BY_HAND, .items = "object",
+     .doc = "by rank: `bytes` that the stages of other `jobs` on the node had mapped already when it was "
+            "planned; missing: none had"},
     {"forecast", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
      .doc = "of a training job: how long a step takes (docs/API.md)"},
     {"speed", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
@@ -177,7 +184,11 @@ static json_t *encode_for(const struct job_plan *p, unsigned use)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return encode_for(p, JOB_PLAN_SENT);
+    json_t *json = encode_for(p, JOB_PLAN_SENT), *mapped = json_array();
+    for (size_t u = 0; u < p->nmapped; u++)
+        json_array_append_new(mapped, json_integer((json_int_t)p->mapped[u]));
+    json_object_set_new(json, "mapped", mapped);
+    return json;
 }
 
 json_t *job_plan_show(const struct job_plan *p)
@@ -272,6 +283,38 @@ static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
     return true;
 }
 
+/* No rank maps more than it takes. */
+static bool check_mapped(const struct job_plan *p)
+{
+    size_t left[JOB_MAX_RANKS];
+    memcpy(left, p->bytes, sizeof left);
+    for (size_t u = 0; u < p->nmapped; u++)
+        for (size_t r = 0; r < p->ranks; r++) {
+            const size_t bytes = job_plan_maps(p, r, u) ? p->mapped[u] : 0;
+            if (bytes > left[r])
+                return false;
+            left[r] -= bytes;
+        }
+    return true;
+}
+
+static int mapped_decode(struct job_plan *p, const json_t *list, struct err *why)
+{
+    const size_t n = json_array_size(list);
+    if (n && (n < 2 || n - 2 != p->first[p->stages]))
+        return -EBADMSG;
+    p->mapped = n ? calloc(n, sizeof *p->mapped) : NULL;
+    if (n && !p->mapped)
+        return err_set(why, -ENOMEM, "out of memory");
+    for (; p->nmapped < n; p->nmapped++) {
+        const json_t *bytes = json_array_get(list, p->nmapped);
+        if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
+            return -EBADMSG;
+        p->mapped[p->nmapped] = (size_t)json_integer_value(bytes);
+    }
+    return check_mapped(p) ? 0 : -EBADMSG;
+}
+
 /* Two of the lists say how many ranks and stages there are. */
 static bool check_lists(struct job_plan *p, const json_t *json, struct err *why)
 {
@@ -286,10 +329,11 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     struct job_plan p = {0};
     struct err why = {"lists of its fields do not fit together"};
     const json_t *tune = json_object_get(json, "tune");
-    const int r = fields_read(&p, plan_fields, JOB_PLAN_SENT, json, &why);
+    int r = fields_read(&p, plan_fields, JOB_PLAN_SENT, json, &why);
     if (r || !check_lists(&p, json, &why) || !tune_decode(&p.tune, tune, &why) ||
         !forms_decode(&p.tune, tune) || !more_decode(&p, json_object_get(json, "more"), &why) ||
-        (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8)) {
+        (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8) ||
+        (r = mapped_decode(&p, json_object_get(json, "mapped"), &why))) {
         job_plan_done(&p);
         return r == -ENOMEM ? err_set(err, r, "%s", why.text)
                             : err_set(err, -EBADMSG,
@@ -305,7 +349,10 @@ void job_plan_done(struct job_plan *p)
 {
     free(p->order);
     free(p->weights);
+    free(p->mapped);
     p->order = p->weights = NULL;
+    p->mapped = NULL;
+    p->nmapped = 0;
 }
 
 size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit)
@@ -317,6 +364,12 @@ size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit)
     while (stage < last && plan->first[stage + 1] < unit)
         stage++;
     return unit > plan->first[plan->stages] ? last : stage;
+}
+
+bool job_plan_maps(const struct job_plan *plan, size_t rank, size_t unit)
+{
+    return plan->place[job_plan_stage_of_unit(plan, unit)] == rank ||
+           (unit == 0 && plan->tied && plan->place[plan->stages - 1] == rank);
 }
 
 void job_plan_place_single(struct job_plan *p)

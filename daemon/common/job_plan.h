@@ -57,6 +57,11 @@ struct job_plan {
     size_t activations[JOB_MAX_STAGES], bwd_x_only[JOB_MAX_STAGES], bwd_w_only[JOB_MAX_STAGES];
     size_t bytes[JOB_MAX_RANKS]; /* predicted memory, */
     size_t draft_bytes;          /* and what of rank 0's is a draft model's; 0: there is none */
+    /* Of the predicted memory what is mapped from the model's files, by unit: other jobs on the
+     * node may map the same (model/mapped.h). Weights that are trained are none of it. */
+    size_t nmapped; /* layers + 2; 0: nothing is mapped */
+    size_t *mapped; /* owned: [nmapped] bytes */
+    bool tied;      /* the head's matrix is the embedding: the rank of the head maps unit 0, too */
 };
 
 /* Where a key of a plan is to be found: as it goes round, as the API shows it and the store keeps
@@ -84,6 +89,8 @@ static inline const struct tune *job_plan_tune(const struct job_plan *plan, size
 
 /* The stage that trains a unit: 0 the embedding, 1 … the layers, then the head. */
 size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit);
+/* Is the unit, one of nmapped, among what the rank maps? */
+bool job_plan_maps(const struct job_plan *plan, size_t rank, size_t unit);
 /* One stage on each rank. */
 void job_plan_place_single(struct job_plan *plan);
 /* The schedule of a training step; borrows from the plan. */

@@ -57,6 +57,26 @@ static struct table *stages(const json_t *plan, const json_t *memory)
     return t;
 }
 
+/* "node a: 1.2 GiB of 3.4 GiB are shared with job 4", for each rank that shares something. */
+static void print_shared(const json_t *plan)
+{
+    size_t r;
+    json_t *rank;
+    json_array_foreach (json_object_get(plan, "shared"), r, rank) {
+        const json_t *jobs = json_object_get(rank, "jobs");
+        const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
+        if (!json_array_size(jobs))
+            continue;
+        printf("node %s: %s of %s are shared with job%s", name ? name : "?",
+               print_bytes(field_number(rank, "bytes")).text,
+               print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
+               json_array_size(jobs) == 1 ? "" : "s");
+        for (size_t i = 0; i < json_array_size(jobs); i++)
+            printf("%s %.0f", i ? "," : "", json_number_value(json_array_get(jobs, i)));
+        putchar('\n');
+    }
+}
+
 void ctl_print_plan(const json_t *job)
 {
     const json_t *plan = json_object_get(job, "plan");
@@ -72,6 +92,7 @@ void ctl_print_plan(const json_t *job)
         printf("%zu adapters on the same weights, %.0f steps of each in a round\n", more + 1,
                field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);
+    print_shared(plan);
     forecast_print(plan);
     speed_print(plan);
 }

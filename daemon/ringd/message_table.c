@@ -170,7 +170,8 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           OBJECT("forecast", .doc = "of a training job: how long a step takes, for people"),
           OBJECT("speed", .doc = "of other jobs: how long they take, for people"),
           OBJECT("pace", .doc = "of a training job whose layers may move: `units`, the cost of each, and "
-                                "`speeds` of the ranks")}},
+                                "`speeds` of the ranks"),
+          LIST("shared", .doc = "by rank: what its node has mapped already, for people")}},
     [MESSAGE_JOB_OPEN] = {"job-open",
                           MESSAGE_FROM_ANYONE,
                           "take the lease, start a stage, open these layers; the sender is the head",

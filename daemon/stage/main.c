@@ -10,7 +10,8 @@
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace"}; perhaps after
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace",
+ *   "shared"}; perhaps after
  *                                           {"ev":"survey","nodes","question"}, which
  *                                           {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
@@ -54,6 +55,7 @@
 #include "daemon/stage/stage_lent.h"
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
+#include "daemon/stage/plan/stage_shared.h"
 #include "daemon/stage/stage_data.h"
 #include "daemon/stage/serve/draft_model.h"
 #include "daemon/stage/serve/serve.h"
@@ -94,10 +96,10 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         return r;
     const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O*}", "plan", job_plan_encode(&p->head.plan), "steps",
-                          (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored, "chosen",
-                          (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
-                          planning->speed, "pace", planning->pace));
+                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o*}", "plan", job_plan_encode(&p->head.plan),
+                          "steps", (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored,
+                          "chosen", (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
+                          planning->speed, "pace", planning->pace, "shared", stage_shared_show(&p->head)));
     return 0;
 }
 

@@ -190,6 +190,20 @@ int plan_admit_positions(const struct job_plan *p, const struct config *c, size_
                : 0;
 }
 
+/* Other jobs are promised memory by what a plan says that this one maps. */
+static int admit_mapped(const struct job_plan *p, uint32_t rank, size_t mapped, struct err *err)
+{
+    size_t said = 0;
+    for (size_t u = 0; u < p->nmapped; u++)
+        said += job_plan_maps(p, rank, u) ? p->mapped[u] : 0;
+    return said <= mapped
+               ? 0
+               : err_set(err, -EBADMSG,
+                         "the head's plan does not fit this node: by mapped, rank %u maps %zu bytes "
+                         "of the model, and here it maps %zu: copy the model again",
+                         (unsigned)rank, said, mapped);
+}
+
 int plan_admit_memory(const struct job_plan *p, const struct config *c, uint32_t rank, size_t machine,
                       struct err *err)
 {
@@ -198,6 +212,8 @@ int plan_admit_memory(const struct job_plan *p, const struct config *c, uint32_t
     int r = plan_admit_positions(p, c, machine, err);
     if (!r)
         r = stage_chunks(&bytes, p, c, rank, err);
+    if (!r)
+        r = admit_mapped(p, rank, bytes.mapped, err);
     size_t held = 0;
     if (!r)
         r = held_bytes(&held, p, c, rank, err);

@@ -30,7 +30,8 @@ int plan_admit_model(const struct job_plan *plan, const struct config *config, s
  * shared out. */
 int plan_admit_positions(const struct job_plan *plan, const struct config *config, size_t machine,
                          struct err *err);
-/* What an admitted plan makes this rank allocate, all but mapped weights, against the same. */
+/* What an admitted plan makes this rank allocate, all but mapped weights, against the same; and
+ * what it says that the rank maps against what it does. */
 int plan_admit_memory(const struct job_plan *plan, const struct config *config, uint32_t rank, size_t machine,
                       struct err *err);
 

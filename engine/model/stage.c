@@ -421,6 +421,20 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
     return r;
 }
 
+int stage_measure_units(size_t *ret, const struct stage_spec *spec, struct err *err)
+{
+    struct stage s = {.spec = *spec};
+    struct quant_forms *forms = NULL;
+    int r = make_units(&s, err);
+    if (!r)
+        r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
+    for (size_t i = 0; i < s.nunits && !r; i++)
+        ret[i] = trains_all(spec) ? 0 : unit_mapped(&s.units[i], &spec->config, forms, spec->weight_bits);
+    quant_forms_close(forms);
+    free_units(&s);
+    return r;
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* Its scratch is that of others too. */

@@ -71,6 +71,9 @@ struct stage_bytes {
     size_t total;
 };
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err);
+/* Of a spec with all units of the model: `mapped` of each, ret [layers + 2]. The embedding's matrix
+ * is in unit 0 alone, also where the head has the same. */
+int stage_measure_units(size_t *ret, const struct stage_spec *spec, struct err *err);
 
 /* Maps the shards it needs, binds every tensor, allocates. All mismatches are named in one
  * sentence. num: borrowed. */

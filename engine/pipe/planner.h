@@ -28,9 +28,10 @@ struct planner_cut {
     const struct sched_cost
         *cost; /* [ranks · (layers + 2)], node after node: seconds; i = w = 0: no backward */
     const struct sched_link
-        *link;          /* [2 · ranks] of node n to the next, 2n, and to the one before; or NULL = free */
-    const size_t *held; /* [layers + 2] bytes of a unit whatever is in flight */
-    const size_t *slot; /* [layers + 2] and of each microbatch in flight, kept anyway */
+        *link; /* [2 · ranks] of node n to the next, 2n, and to the one before; or NULL = free */
+    const size_t
+        *held; /* [ranks · (layers + 2)], node after node: bytes of a unit there whatever is in flight */
+    const size_t *slot;        /* [layers + 2] and of each microbatch in flight, kept anyway */
     const size_t *activations; /* [layers + 2] and of each, kept unless the stage recomputes */
 };
 

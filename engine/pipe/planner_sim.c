@@ -146,6 +146,8 @@ static struct sched_cost cost_between(const struct planner_sim *sim, uint32_t ra
 static size_t bytes_of(const struct planner_sim *sim, const struct planner_found *f, size_t stage)
 {
     size_t from, to, sum = 0;
+    const uint32_t rank = sim->run[0].plain->rank_of_stage[stage];
+    const size_t *held = sim->cut->held + sim->node[rank] * (sim->req->layers + 2);
     units_of(sim, f, stage, &from, &to);
     const bool back = f->cost[stage].i > 0 || f->cost[stage].w > 0;
     const size_t slots = back ? sim->in_flight[stage] : 1, activations = !back ? 1
@@ -153,7 +155,7 @@ static size_t bytes_of(const struct planner_sim *sim, const struct planner_found
                                                                              ? sim->at_once[stage]
                                                                              : slots;
     for (size_t u = from; u < to; u++)
-        sum += sim->cut->held[u] + slots * sim->cut->slot[u] + activations * sim->cut->activations[u];
+        sum += held[u] + slots * sim->cut->slot[u] + activations * sim->cut->activations[u];
     return sum;
 }
 

@@ -18,11 +18,16 @@ enum { SPLIT_MAX = 4096 }; /* stages, and layers */
 struct split_search {
     const struct split_request *req;
     double *cost;     /* [layers + 1] */
-    size_t *bytes;    /* [layers + 1] */
+    size_t *bytes;    /* [stages][layers + 1] */
     double *worst;    /* [stages + 1][layers + 1] least possible largest share, INFINITY = does not fit */
     uint64_t *uneven; /* same shape: least sum of squared counts within the overall worst, UINT64_MAX =
                          impossible */
 };
+
+static size_t at(const struct split_search *x, size_t s, size_t i)
+{
+    return s * (x->req->layers + 1) + i;
+}
 
 static size_t add_bytes(size_t a, size_t b)
 {
@@ -36,9 +41,9 @@ static double layer_cost(const struct split_request *req, size_t unit)
     return req->unit_cost[unit];
 }
 
-static size_t layer_bytes(const struct split_request *req, size_t unit)
+static size_t unit_bytes(const struct split_request *req, size_t s, size_t unit)
 {
-    return req->unit_bytes ? req->unit_bytes[unit] : 0;
+    return req->unit_bytes ? req->unit_bytes[s][unit] : 0;
 }
 
 /* Time of stage s with layers from … to−1. */
@@ -56,22 +61,18 @@ static double share_cost(const struct split_search *x, size_t s, size_t from, si
 static size_t share_bytes(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     const struct split_request *req = x->req;
-    size_t sum = x->bytes[to] == SIZE_MAX ? SIZE_MAX : x->bytes[to] - x->bytes[from];
+    const size_t until = x->bytes[at(x, s, to)];
+    size_t sum = until == SIZE_MAX ? SIZE_MAX : until - x->bytes[at(x, s, from)];
     if (s == 0)
-        sum = add_bytes(sum, layer_bytes(req, 0));
+        sum = add_bytes(sum, unit_bytes(req, s, 0));
     if (s + 1 == req->stages)
-        sum = add_bytes(sum, layer_bytes(req, req->layers + 1));
+        sum = add_bytes(sum, unit_bytes(req, s, req->layers + 1));
     return sum;
 }
 
 static bool fits(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     return !x->req->memory || share_bytes(x, s, from, to) <= x->req->memory[s];
-}
-
-static size_t at(const struct split_search *x, size_t s, size_t i)
-{
-    return s * (x->req->layers + 1) + i;
 }
 
 /* Longer shares only cost more and weigh more, so both searches stop at the first that is too
@@ -176,10 +177,10 @@ static int refuse_memory(struct split_search *x, size_t *first, struct err *err)
     while (s + 1 < was->stages && fits(x, s, first[s], first[s + 1]))
         s++;
     size_t need = share_bytes(x, s, first[s], first[s + 1]), sum = 0, available = 0;
-    for (size_t u = 0; u < was->layers + 2; u++)
-        sum = add_bytes(sum, layer_bytes(was, u));
-    for (size_t k = 0; k < was->stages; k++)
+    for (size_t k = 0; k < was->stages; k++) {
+        sum = add_bytes(sum, share_bytes(x, k, first[k], first[k + 1]));
         available = add_bytes(available, was->memory[k]);
+    }
     const struct err_amounts here = err_amounts(need, was->memory[s]), all = err_amounts(sum, available);
     return err_set(
         err, -ENOSPC,
@@ -194,15 +195,16 @@ static int search_init(struct split_search *x, const struct split_request *req)
     size_t cells = (req->stages + 1) * (req->layers + 1);
     *x = (struct split_search){.req = req};
     x->cost = calloc(req->layers + 1, sizeof *x->cost);
-    x->bytes = calloc(req->layers + 1, sizeof *x->bytes);
+    x->bytes = calloc(req->stages * (req->layers + 1), sizeof *x->bytes);
     x->worst = calloc(cells, sizeof *x->worst);
     x->uneven = calloc(cells, sizeof *x->uneven);
     if (!x->cost || !x->bytes || !x->worst || !x->uneven)
         return -ENOMEM;
-    for (size_t i = 0; i < req->layers; i++) {
+    for (size_t i = 0; i < req->layers; i++)
         x->cost[i + 1] = x->cost[i] + layer_cost(req, i + 1);
-        x->bytes[i + 1] = add_bytes(x->bytes[i], layer_bytes(req, i + 1));
-    }
+    for (size_t s = 0; s < req->stages; s++)
+        for (size_t i = 0; i < req->layers; i++)
+            x->bytes[at(x, s, i + 1)] = add_bytes(x->bytes[at(x, s, i)], unit_bytes(req, s, i + 1));
     return 0;
 }
 

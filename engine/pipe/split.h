@@ -13,10 +13,12 @@
 
 struct split_request {
     size_t stages, layers;
-    const double *unit_cost;  /* [layers + 2], any unit; NULL = every layer 1, embedding and head 0 */
-    const size_t *unit_bytes; /* [layers + 2] memory of a unit on its stage, or NULL */
-    const double *speed;      /* [stages] relative speed of the node of each stage, or NULL = equal */
-    const size_t *memory;     /* [stages] bytes available, or NULL = unlimited */
+    const double *unit_cost; /* [layers + 2], any unit; NULL = every layer 1, embedding and head 0 */
+    /* [stages] lists of [layers + 2], all borrowed, of which several may be one: bytes that a unit
+     * takes on the node of that stage beyond what the node has of it already. NULL: no memory. */
+    const size_t *const *unit_bytes;
+    const double *speed;  /* [stages] relative speed of the node of each stage, or NULL = equal */
+    const size_t *memory; /* [stages] bytes available, or NULL = unlimited */
 };
 
 /* Layers first[s] … first[s+1]−1 (0-based) go to stage s; ret_first has stages + 1 entries,

@@ -11,7 +11,8 @@
 static const char *const keys[] = {
     "id",     "name",   "version", "boot", "seq",  "cores",  "threads", "memory_total", "memory_available",
     "links",  "ring",   "jobs",    "job",  "head", "rank",   "doing",   "seconds",      "class_mbps",
-    "shared", "cables", "port",    "ipv6", "ipv4", "stages", "class",   "bytes",        NULL};
+    "shared", "cables", "port",    "ipv6", "ipv4", "stages", "class",   "bytes",        "weights",
+    "units",  NULL};
 static const char *const texts[] = {"02000000000000000000000000000000",
                                     "03000000000000000000000000000000",
                                     "0200000000000000000000000000000g",
@@ -20,6 +21,7 @@ static const char *const texts[] = {"02000000000000000000000000000000",
                                     "10.98.0.1/31",
                                     "",
                                     "train",
+                                    "0123456789abcdef",
                                     NULL};
 static const struct input_words words = {keys, texts};
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/common/model/mapped.h"
 #include "daemon/common/xalloc.h"
 #include "net/wire.h"
 
@@ -58,13 +59,25 @@ static json_t *cable_encode(const struct member_cable *c)
     return json_pack("{s:s s:s s:s}", "port", c->port, "ipv6", six, "ipv4", four);
 }
 
+json_t *member_stage_units(const struct member_stage *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->nruns; i++) {
+        json_array_append_new(list, json_integer(s->runs[i].from));
+        json_array_append_new(list, json_integer(s->runs[i].end));
+    }
+    return list;
+}
+
 static json_t *stage_encode(const struct member_stage *s)
 {
-    char doing[sizeof s->doing]; /* it may have been cut within a character */
+    char doing[sizeof s->doing], weights[MAPPED_KEY_TEXT]; /* doing may have been cut within a character */
     wire_copy_text(doing, sizeof doing, s->doing);
-    return json_pack("{s:I s:o s:i s:s s:I s:s s:f}", "job", (json_int_t)s->job, "head", id_json(s->head),
-                     "rank", s->rank, "class", job_class_name(s->class), "bytes", (json_int_t)s->bytes,
-                     "doing", doing, "seconds", s->seconds);
+    mapped_key_text(weights, s->weights);
+    return json_pack("{s:I s:o s:i s:s s:I s:s s:o s:s s:f}", "job", (json_int_t)s->job, "head",
+                     id_json(s->head), "rank", s->rank, "class", job_class_name(s->class), "bytes",
+                     (json_int_t)s->bytes, "weights", weights, "units", member_stage_units(s), "doing", doing,
+                     "seconds", s->seconds);
 }
 
 json_t *member_encode(const struct member *who)
@@ -116,8 +129,9 @@ static bool same_stages(const struct member *a, const struct member *b)
     for (size_t i = 0; i < a->nstages && i < b->nstages; i++) {
         const struct member_stage *x = &a->stages[i], *y = &b->stages[i];
         if (x->job != y->job || memcmp(x->head, y->head, 16) != 0 || x->rank != y->rank ||
-            x->class != y->class || x->bytes != y->bytes || strcmp(x->doing, y->doing) != 0 ||
-            x->seconds < y->seconds || x->seconds > y->seconds)
+            x->class != y->class || x->bytes != y->bytes || x->weights != y->weights ||
+            x->nruns != y->nruns || memcmp(x->runs, y->runs, x->nruns * sizeof *x->runs) != 0 ||
+            strcmp(x->doing, y->doing) != 0 || x->seconds < y->seconds || x->seconds > y->seconds)
             return false;
     }
     return a->nstages == b->nstages;
@@ -175,15 +189,35 @@ static bool class_read(enum job_class *ret, const char *name)
     return false;
 }
 
+/* In order, and none of them empty. */
+static int decode_units(struct member_stage *ret, const json_t *units)
+{
+    const size_t n = json_array_size(units) / 2;
+    json_int_t least = 0;
+    if (!json_is_array(units) || n > MEMBER_RUNS || json_array_size(units) != 2 * n)
+        return -EBADMSG;
+    for (; ret->nruns < n; ret->nruns++) {
+        const json_int_t from = json_integer_value(json_array_get(units, 2 * ret->nruns)),
+                         end = json_integer_value(json_array_get(units, 2 * ret->nruns + 1));
+        if (from < least || end <= from || end > UINT32_MAX)
+            return -EBADMSG;
+        ret->runs[ret->nruns] = (struct member_run){(uint32_t)from, (uint32_t)end};
+        least = end;
+    }
+    return 0;
+}
+
 static int decode_stage(struct member_stage *ret, const json_t *stage)
 {
-    const char *head, *class, *doing;
+    const char *head, *class, *doing, *weights;
+    json_t *units;
     json_int_t job, bytes;
-    if (json_unpack((json_t *)stage, "{s:I s:s s:i s:s s:I s:s s:F}", "job", &job, "head", &head, "rank",
-                    &ret->rank, "class", &class, "bytes", &bytes, "doing", &doing, "seconds",
-                    &ret->seconds) ||
+    if (json_unpack((json_t *)stage, "{s:I s:s s:i s:s s:I s:s s:o s:s s:F}", "job", &job, "head", &head,
+                    "rank", &ret->rank, "class", &class, "bytes", &bytes, "weights", &weights, "units",
+                    &units, "doing", &doing, "seconds", &ret->seconds) ||
         id_parse(ret->head, head) || job <= 0 || bytes < 0 || ret->rank < 0 || ret->rank >= RING_MAX_NODES ||
-        !class_read(&ret->class, class))
+        !class_read(&ret->class, class) || mapped_key_parse(&ret->weights, weights) ||
+        decode_units(ret, units))
         return -EBADMSG;
     ret->job = (uint64_t)job;
     ret->bytes = (uint64_t)bytes;

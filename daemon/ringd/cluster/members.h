@@ -24,6 +24,7 @@ enum {
     MEMBER_RING_TEXT = CONF_RING_BYTES,
     MEMBER_CABLES = 16, /* that are told: a record has to fit into a heartbeat */
     MEMBER_STAGES = 8,  /* that a node holds at once */
+    MEMBER_RUNS = 18,   /* of units that a stage maps: more than a rank can have */
 };
 
 struct member_link { /* the control connections with one neighbour, together */
@@ -41,6 +42,13 @@ struct member_stage { /* of a job, on that node */
     int rank;
     enum job_class class;
     uint64_t bytes; /* of memory that it was promised; 0: it has no plan yet */
+    /* Of it what it maps of a model's files, which a stage of another job with the same key
+     * shares. */
+    uint64_t weights; /* key of mapped.h; 0: nothing that others may share */
+    size_t nruns;
+    struct member_run {
+        uint32_t from, end; /* units, as in split.h: the first one, and the one after the last */
+    } runs[MEMBER_RUNS];    /* in order */
     char doing[128];
     double seconds;
 };
@@ -76,6 +84,9 @@ void members_touch(struct members *m);
 
 /* Its stage of that job; NULL: it has none. */
 const struct member_stage *member_stage_of(const struct member *m, const uint8_t head[16], uint64_t job);
+
+/* Its runs, as they travel: [from, end, from, end, …], a new object. */
+json_t *member_stage_units(const struct member_stage *stage);
 
 /* Its stage of a job that trains: there is one at most. */
 const struct member_stage *member_trains(const struct member *m);

@@ -385,7 +385,7 @@ void job_life_hear(struct job_life *l, size_t rank, enum job_word word, const js
 void job_life_begin(struct job_life *l, struct job *job, const struct members_ring *ring)
 {
     json_t *nodes;
-    job_nodes_of_ring(&job->offered, ring, &nodes);
+    job_nodes_of_ring(&job->offered, ring, job->id, &nodes);
     shortage_free(job->shortage);
     job->shortage = shortage_new(&job->offered, ring, members_self(l->setup.members)->id, job->id);
     l->job = job;

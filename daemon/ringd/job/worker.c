@@ -328,6 +328,7 @@ void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct 
     w->trains = type == JOB_TRAIN;
     w->class = job_class_of(type);
     w->planned_bytes = 0;
+    mapped_done(&w->mapped);
     w->submitted = (uint64_t)json_integer_value(json_object_get(spec, "submitted"));
     const uint64_t changes = (uint64_t)json_integer_value(json_object_get(spec, "changes"));
     if (changes != w->changes) /* one that rests may open the files that there were before, and no others */
@@ -394,6 +395,9 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
     if (!r) {
         snprintf(w->fingerprint, sizeof w->fingerprint, "%s", plan->fingerprint);
         w->planned_bytes = plan->bytes[rank];
+        mapped_done(&w->mapped);
+        if (mapped_of_plan(&w->mapped, plan, (size_t)rank))
+            r = err_set(err, -ENOMEM, "out of memory");
         w->dim = (uint32_t)plan->dim;
         w->trains = plan->type == JOB_TRAIN;
         w->class = job_class_of(plan->type);
@@ -563,5 +567,6 @@ void worker_free(struct worker *w)
     timer_free(w->missed);
     timer_free(w->again);
     json_decref(w->reports);
+    mapped_done(&w->mapped);
     free(w);
 }

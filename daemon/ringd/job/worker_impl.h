@@ -8,6 +8,7 @@
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
+#include "daemon/common/model/mapped.h"
 #include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/survive/held_files.h"
@@ -70,7 +71,8 @@ struct worker {
     struct timer *release;           /* owned: frees the lease outside of all callbacks */
     struct worker_totals past;       /* of stages that are gone */
     struct lane_counts *counts;      /* owned: what its data connections carried */
-    uint64_t planned_bytes;          /* of memory, for the stage here */
+    uint64_t planned_bytes;          /* of memory, for the stage here, and */
+    struct mapped mapped;            /* owned: what of it is mapped from a model's files */
     uint64_t own_bytes;              /* of memory that is no file's, as the stage says */
     uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
     struct held_files held;          /* of the job that had a stage here last */

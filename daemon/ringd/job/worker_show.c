@@ -31,7 +31,6 @@ void worker_add_totals(const struct worker *w, struct worker_totals *to)
         return;
     to->running++;
     to->memory_bytes += spawn_memory(w->stage);
-    to->planned_bytes += w->planned_bytes;
     worker_add_stage(w->stage, to);
 }
 
@@ -45,6 +44,18 @@ bool worker_is_training(const struct worker *w)
     return w->state == WORKER_RUNNING && w->trains;
 }
 
+static void describe_mapped(const struct mapped *m, struct member_stage *ret)
+{
+    ret->weights = m->key;
+    for (size_t u = 0; u < m->n; u++) {
+        struct member_run *last = ret->nruns ? &ret->runs[ret->nruns - 1] : NULL;
+        if (m->bytes[u] && last && last->end == u)
+            last->end++;
+        else if (m->bytes[u] && ret->nruns < MEMBER_RUNS)
+            ret->runs[ret->nruns++] = (struct member_run){(uint32_t)u, (uint32_t)u + 1};
+    }
+}
+
 void worker_describe(const struct worker *w, struct member_stage *ret)
 {
     *ret = (struct member_stage){.job = w->job,
@@ -52,6 +63,8 @@ void worker_describe(const struct worker *w, struct member_stage *ret)
                                  .class = w->class,
                                  .bytes = w->state == WORKER_PLANNING ? 0 : w->planned_bytes};
     memcpy(ret->head, w->head, 16);
+    if (w->state != WORKER_PLANNING)
+        describe_mapped(&w->mapped, ret);
     if (w->state == WORKER_RUNNING && w->stage) {
         progress_describe(spawn_progress(w->stage), ret->doing, sizeof ret->doing);
         ret->seconds = progress_seconds(spawn_progress(w->stage));

@@ -98,15 +98,24 @@ static bool is_in_the_way(const struct worker *w, const struct worker *of, const
     return w != of && w->state != WORKER_IDLE && ((trains && w->trains) || origin_is(&w->origin, origin));
 }
 
-/* Does a stage of so many bytes fit beside the others? One that is alone is not asked: its plan has
- * looked at the memory. */
-static bool fits(const struct workers *ws, const struct worker *of, uint64_t bytes, char *why, size_t size)
+/* What a stage is to be opened with; nothing of one that is only planned. */
+struct stage_need {
+    bool trains;
+    uint64_t bytes;
+    struct mapped mapped; /* owned */
+};
+
+/* Does it fit beside the others? One that is alone is not asked: its plan has looked at the
+ * memory. */
+static bool fits(const struct workers *ws, const struct worker *of, const struct stage_need *need, char *why,
+                 size_t size)
 {
     const struct worker *other = NULL;
     for (size_t i = 0; i < ws->n; i++)
         if (ws->at[i] != of && ws->at[i]->state != WORKER_IDLE)
             other = ws->at[i];
-    const uint64_t has = other ? ws->setup.free_memory(ws->setup.each.owner) : UINT64_MAX;
+    const uint64_t has = other ? ws->setup.free_memory(ws->setup.each.owner) : UINT64_MAX,
+                   bytes = need->bytes - workers_shared(ws, of, &need->mapped);
     if (bytes <= has)
         return true;
     const struct err_amounts text = err_amounts(bytes, has);
@@ -116,14 +125,14 @@ static bool fits(const struct workers *ws, const struct worker *of, uint64_t byt
 }
 
 static bool may_begin(const struct workers *ws, const struct worker *of, const struct origin *origin,
-                      bool trains, uint64_t bytes, char *why, size_t size)
+                      const struct stage_need *need, char *why, size_t size)
 {
     for (size_t i = 0; i < ws->n; i++)
-        if (is_in_the_way(ws->at[i], of, origin, trains)) {
+        if (is_in_the_way(ws->at[i], of, origin, need->trains)) {
             say_busy(ws, ws->at[i], why, size);
             return false;
         }
-    return fits(ws, of, bytes, why, size);
+    return fits(ws, of, need, why, size);
 }
 
 /* What trains fills what others leave: somebody waits for those. */
@@ -155,10 +164,11 @@ void workers_plan(struct workers *ws, uint64_t job, uint32_t attempt, const stru
                   enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const uint8_t *self = members_self(ws->setup.each.members)->id;
+    const struct stage_need need = {.trains = type == JOB_TRAIN};
     char why[300];
     struct worker *w = place_for(ws, self, job, origin);
     snprintf(why, sizeof why, "this node holds %d stages, and no more", WORKERS_MAX);
-    if (w && w->state == WORKER_IDLE && may_begin(ws, w, origin, type == JOB_TRAIN, 0, why, sizeof why)) {
+    if (w && w->state == WORKER_IDLE && may_begin(ws, w, origin, &need, why, sizeof why)) {
         w->has_company = !workers_are_idle(ws);
         worker_plan(w, job, attempt, origin, type, spec, nodes, loan);
         begun(ws, w);
@@ -174,21 +184,36 @@ void workers_plan(struct workers *ws, uint64_t job, uint32_t attempt, const stru
     json_decref(nodes);
 }
 
+/* Of a plan that cannot be read nothing: the worker refuses it, and says why. */
+static void read_need(struct stage_need *ret, const json_t *body)
+{
+    struct err quiet;
+    struct job_plan *plan = xcalloc(1, sizeof *plan);
+    const json_int_t rank = number_of(body, "rank");
+    *ret = (struct stage_need){0};
+    if (!job_plan_decode(plan, json_object_get(body, "plan"), &quiet) && rank >= 0 &&
+        (size_t)rank < plan->ranks && !mapped_of_plan(&ret->mapped, plan, (size_t)rank)) {
+        ret->trains = plan->type == JOB_TRAIN;
+        ret->bytes = plan->bytes[rank];
+    }
+    job_plan_done(plan);
+    free(plan);
+}
+
 void workers_take_open(struct workers *ws, const uint8_t head[16], const json_t *body)
 {
-    const json_t *plan = json_object_get(body, "plan"),
-                 *bytes = json_array_get(json_object_get(plan, "bytes"), (size_t)number_of(body, "rank"));
-    const char *type = json_string_value(json_object_get(plan, "type"));
-    const json_int_t need = json_integer_value(bytes);
     char why[300];
     struct origin origin;
+    struct stage_need need;
     worker_origin_of(&origin, head, body);
     struct worker *w = place_for(ws, head, (uint64_t)number_of(body, "job"), &origin);
     snprintf(why, sizeof why, "it holds %d stages, and no more", WORKERS_MAX);
     /* Said again, it changes nothing. */
     const bool is_known = w && w->state != WORKER_IDLE && w->state != WORKER_PLANNING;
-    if (!w || (!is_known && !may_begin(ws, w, &origin, type && !strcmp(type, job_type_name(JOB_TRAIN)),
-                                       need > 0 ? (uint64_t)need : 0, why, sizeof why))) {
+    read_need(&need, body);
+    const bool may = w && (is_known || may_begin(ws, w, &origin, &need, why, sizeof why));
+    mapped_done(&need.mapped);
+    if (!may) {
         refuse(ws, head, body, why);
         return;
     }

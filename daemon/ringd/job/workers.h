@@ -47,7 +47,9 @@ void workers_changed(struct workers *ws);                   /* nodes came or wen
 
 /* What we do, for our record. */
 void workers_describe(const struct workers *ws, struct member *self);
-/* Bytes that stages were promised, and those of them that they have not taken yet. */
+/* Bytes that stages were promised, and those of them that they have not taken yet. What several map
+ * of the same files counts once. The kernel calls mapped pages free, so all of them count as not
+ * taken. */
 uint64_t workers_promised(const struct workers *ws, uint64_t *ret_untaken);
 bool workers_are_training(const struct workers *ws); /* a stage makes steps */
 bool workers_are_idle(const struct workers *ws);     /* they work on no job, nor plan one */

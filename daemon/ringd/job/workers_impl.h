@@ -15,4 +15,7 @@ struct workers {
     uint64_t used[WORKERS_MAX], uses; /* when each was given its job, by number */
 };
 
+/* Bytes of what that rank maps which stages here were promised already, but for those of `but`. */
+uint64_t workers_shared(const struct workers *ws, const struct worker *but, const struct mapped *with);
+
 #endif

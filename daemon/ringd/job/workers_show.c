@@ -14,18 +14,42 @@ void workers_describe(const struct workers *ws, struct member *self)
             worker_describe(ws->at[i], &self->stages[self->nstages++]);
 }
 
+static bool is_promised(const struct worker *w)
+{
+    return w->state != WORKER_IDLE && w->state != WORKER_PLANNING;
+}
+
+/* Always computed of all that there are: so what a job shared with one that has ended is its own
+ * again, and nothing has to be taken back. */
 uint64_t workers_promised(const struct workers *ws, uint64_t *ret_untaken)
 {
-    uint64_t promised = 0;
-    *ret_untaken = 0;
+    const struct mapped *mapped[WORKERS_MAX];
+    uint64_t own = 0, untaken = 0;
+    size_t n = 0;
     for (size_t i = 0; i < ws->n; i++) {
         const struct worker *w = ws->at[i];
-        if (w->state == WORKER_IDLE || w->state == WORKER_PLANNING)
+        if (!is_promised(w))
             continue;
-        promised += w->planned_bytes;
-        *ret_untaken += w->planned_bytes > w->own_bytes ? w->planned_bytes - w->own_bytes : 0;
+        const uint64_t bytes = w->planned_bytes - mapped_sum(&w->mapped);
+        mapped[n++] = &w->mapped;
+        own += bytes;
+        untaken += bytes > w->own_bytes ? bytes - w->own_bytes : 0;
     }
-    return promised;
+    const uint64_t all_mapped = mapped_union(mapped, n);
+    *ret_untaken = untaken + all_mapped;
+    return own + all_mapped;
+}
+
+uint64_t workers_shared(const struct workers *ws, const struct worker *but, const struct mapped *with)
+{
+    const struct mapped *mapped[WORKERS_MAX + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < ws->n; i++)
+        if (ws->at[i] != but && is_promised(ws->at[i]))
+            mapped[n++] = &ws->at[i]->mapped;
+    const uint64_t before = mapped_union(mapped, n);
+    mapped[n++] = with;
+    return before + mapped_sum(with) - mapped_union(mapped, n);
 }
 
 bool workers_are_training(const struct workers *ws)
@@ -54,7 +78,9 @@ bool workers_work_on(const struct workers *ws, const struct origin *of)
 
 void workers_totals(const struct workers *ws, struct worker_totals *ret)
 {
-    *ret = (struct worker_totals){.memory_bytes = spawner_lingering(ws->setup.each.spawner)};
+    uint64_t untaken;
+    *ret = (struct worker_totals){.memory_bytes = spawner_lingering(ws->setup.each.spawner),
+                                  .planned_bytes = workers_promised(ws, &untaken)};
     for (size_t i = 0; i < ws->n; i++)
         worker_add_totals(ws->at[i], ret);
 }

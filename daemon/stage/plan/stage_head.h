@@ -37,15 +37,16 @@ struct head_adapter {
 
 /* What only planning works on and decides; head_plan leaves here what the daemon is to know. */
 struct head_planning {
-    json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
-    bool is_mirrored;   /* it was: rank 1 is the last of those given */
-    uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
-    bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
-    bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
-    size_t lacks;       /* bytes of memory that are missing: no plan was made; 0: none are */
-    char lacks_at[33];  /* id of the node that lacks them */
-    json_t *forecast;   /* owned: what a step will take, or NULL */
-    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
+    uint64_t weights_key; /* of what the plan's ranks map (mapped.h); 0: nothing */
+    json_t *nodes;        /* owned: what there is, by rank; the order may be turned while it is planned */
+    bool is_mirrored;     /* it was: rank 1 is the last of those given */
+    uint32_t chosen;      /* places in the ring of the nodes that take part, a bit each; 0 = all do */
+    bool has_split;       /* plan.first was decided before the stages were: searched for, or given */
+    bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
+    size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */
+    char lacks_at[33];    /* id of the node that lacks them */
+    json_t *forecast;     /* owned: what a step will take, or NULL */
+    json_t *speed;        /* owned: what a generation or a scoring will, or NULL */
     json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */
 };
 
@@ -91,7 +92,9 @@ void head_done(struct head *h);
 /* As new, but for the tokenizer and the rows that it has read: the next plan is of the same job. */
 void head_rest(struct head *h);
 
-/* nodes: [{"id","name","speed","slowness","memory","mbps"}, …] in ring order, the head's first.
+/* nodes: [{"id","name","speed","slowness","memory","mbps","mapped"}, …] in ring order, the head's
+ * first; `mapped` is what stages of other jobs map there: [{"job","weights","units"}, …], with the
+ * key of mapped.h and runs of units, first one and the one after the last in turns.
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
  * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);

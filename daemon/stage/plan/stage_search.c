@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/plan/stage_shared.h"
 #include "daemon/stage/plan/cost_table.h"
 #include "daemon/stage/stage_nodes.h"
 #include "engine/pipe/planner.h"
@@ -30,7 +31,8 @@ struct search {
     struct planner_cut cut[MOST_CUTS];
     struct sched_cost *cost[MOST_CUTS]; /* owned */
     struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
-    size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, activations */
+    size_t *bytes[MOST_CUTS]; /* owned: [(3 + ranks) · units] slot, activations, held; then by node what of
+                                 the last it does not have yet */
     size_t memory[JOB_MAX_RANKS];
     struct cost_table *timed; /* owned */
     size_t *place;            /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
@@ -106,9 +108,9 @@ static int weigh_unit(struct search *s, size_t unit, size_t cut, struct err *err
     const size_t each = two.slots - one.slots,
                  activations = two.slots > again.slots ? two.slots - again.slots : 0;
     size_t *bytes = s->bytes[cut];
-    bytes[unit] = one.total - one.work - one.slots;
-    bytes[s->units + unit] = each - (activations < each ? activations : each);
-    bytes[2 * s->units + unit] = activations < each ? activations : each;
+    bytes[unit] = each - (activations < each ? activations : each);
+    bytes[s->units + unit] = activations < each ? activations : each;
+    bytes[2 * s->units + unit] = one.total - one.work - one.slots;
     return 0;
 }
 
@@ -171,6 +173,9 @@ static int search_units(struct search *s, struct err *err)
                 e = weigh_unit(s, u, c, err);
             for (size_t i = 0; i < 3 && same != u; i++)
                 bytes[i * s->units + u] = bytes[i * s->units + same];
+            for (size_t r = 0; r < s->h->plan.ranks; r++)
+                bytes[(3 + r) * s->units + u] =
+                    bytes[2 * s->units + u] - stage_shared_unit(s->h, s->timed->nodes, r, u);
         }
     }
     return e;
@@ -235,14 +240,14 @@ static int search_init(struct search *s, struct head *h, bool all, struct err *e
     list_cuts(s, all);
     for (size_t c = 0; c < s->cuts; c++) {
         s->cost[c] = calloc(h->plan.ranks * s->units, sizeof *s->cost[c]);
-        s->bytes[c] = calloc(3 * s->units, sizeof *s->bytes[c]);
+        s->bytes[c] = calloc((3 + h->plan.ranks) * s->units, sizeof *s->bytes[c]);
         if (!s->cost[c] || !s->bytes[c])
             return err_set(err, -ENOMEM, "out of memory");
         s->cut[c].cost = s->cost[c];
         s->cut[c].link = s->link[c];
-        s->cut[c].held = s->bytes[c];
-        s->cut[c].slot = s->bytes[c] + s->units;
-        s->cut[c].activations = s->bytes[c] + 2 * s->units;
+        s->cut[c].slot = s->bytes[c];
+        s->cut[c].activations = s->bytes[c] + s->units;
+        s->cut[c].held = s->bytes[c] + 3 * s->units;
     }
     int e = list_units(s, err);
     e = e ? e : cost_table_take(s->timed, err);

@@ -11,9 +11,11 @@
 
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/plan/stage_schedule.h"
+#include "daemon/stage/plan/stage_slots.h"
 #include "daemon/stage/stage_nodes.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
+#include "daemon/stage/plan/stage_shared.h"
 #include "daemon/stage/plan/decode_forecast.h"
 #include "daemon/stage/plan/rows_forecast.h"
 #include "daemon/stage/plan/stage_memory.h"
@@ -21,148 +23,13 @@
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
-/* --- stages and slots ------------------------------------------------------------------------- */
-
-static bool has_again(const struct plan *plan, size_t stage, uint32_t rank)
-{
-    for (size_t k = 0; k < plan->rank[rank].n; k++)
-        if (plan->rank[rank].tasks[k].stage == stage && plan->rank[rank].tasks[k].recomputes)
-            return true;
-    return false;
-}
-
-static int place_stages(struct job_plan *p, const struct sched *sched, struct err *err)
-{
-    if (sched->stages > JOB_MAX_STAGES)
-        return err_set(err, -EINVAL, "a job has at most %d stages, not %zu", JOB_MAX_STAGES, sched->stages);
-    if (sched->rank_of_stage[0] != 0)
-        return err_set(err, -EINVAL,
-                       "stage 0 lies on rank %u, but must lie on rank 0, which reads the data: move its line "
-                       "to the top",
-                       sched->rank_of_stage[0]);
-    p->stages = sched->stages;
-    memcpy(p->place, sched->rank_of_stage, p->stages * sizeof *p->place);
-    return 0;
-}
-
-/* What the programs of a job need at most. */
-struct need {
-    bool again[JOB_MAX_STAGES];
-    size_t *handed; /* [ranks] what is between two stages of a rank */
-};
-
-static size_t more(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static void need_slots(struct job_plan *p, const struct plan *plan, struct need *need)
-{
-    for (size_t s = 0; s < p->stages; s++) {
-        need->again[s] = need->again[s] || has_again(plan, s, p->place[s]);
-        p->slots[s] = more(p->slots[s], plan->slots[s]);
-        p->activations[s] = more(p->activations[s], plan->activations[s]);
-        p->bwd_x_only[s] = more(p->bwd_x_only[s], plan->bwd_x_only[s]);
-        p->bwd_w_only[s] = more(p->bwd_w_only[s], plan->bwd_w_only[s]);
-    }
-    for (size_t r = 0; r < p->ranks; r++)
-        need->handed[r] = more(need->handed[r], plan->rank[r].handed);
-}
-
-/* Of a round of so many steps, of adapters that take turns. */
-static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, struct need *need,
-                      struct err *err)
-{
-    uint32_t adapter_of_step[JOB_MAX_STEPS];
-    struct sched *sched = NULL;
-    struct plan *plan = NULL;
-    const struct sched_request want = job_plan_schedule(p, steps * p->microbatches);
-    for (size_t i = 0; i < steps; i++)
-        adapter_of_step[i] = (uint32_t)(i % (p->nmore + 1));
-    int e = sched_make(&sched, &want, err);
-    const struct plan_request req = {.program = PROGRAM_TRAIN,
-                                     .sched = sched,
-                                     .ranks = p->ranks,
-                                     .recompute = recompute,
-                                     .steps = steps,
-                                     .adapter_of_step = adapter_of_step};
-    if (!e)
-        e = plan_compile(&plan, &req, err);
-    if (!e)
-        need_slots(p, plan, need);
-    plan_free(plan);
-    sched_free(sched);
-    return e;
-}
-
-/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps
- * follow each other: else they end before the next begin. */
-static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
-{
-    const size_t adapters = p->nmore + 1, most = steps_per_adapter(p->ranks, adapters, p->microbatches);
-    const struct sched_request step = job_plan_schedule(p, p->microbatches);
-    size_t turns = 1;
-    int e = steps_per_adapter_go(&turns, &step, adapters, most, err);
-    for (size_t steps = 2; steps <= adapters && !e; steps++)
-        e = need_steps(p, recompute, steps, need, err);
-    for (size_t turn = 2; turn <= turns && !e; turn++)
-        if (steps_per_adapter_below(turn, turns) == turn)
-            e = need_steps(p, recompute, turn * adapters, need, err);
-    p->round_steps = turns * adapters;
-    return e;
-}
-
-/* Slots and activations, and what is between two stages of a rank at most (ret_handed [ranks]),
- * with the stages that `recompute` names doing forwards again. */
-static int plan_slots(struct job_plan *p, const struct sched *sched, const bool *recompute,
-                      size_t *ret_handed, struct err *err)
-{
-    struct plan *plan = NULL;
-    struct need need = {.handed = ret_handed};
-    struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks, .recompute = recompute};
-    int e = plan_compile(&plan, &req, err);
-    if (!e)
-        e = place_stages(p, sched, err);
-    if (!e) {
-        memset(p->slots, 0, sizeof p->slots);
-        memset(p->activations, 0, sizeof p->activations);
-        memset(p->bwd_x_only, 0, sizeof p->bwd_x_only);
-        memset(p->bwd_w_only, 0, sizeof p->bwd_w_only);
-        memset(ret_handed, 0, p->ranks * sizeof *ret_handed);
-        need_slots(p, plan, &need);
-    }
-    if (!e && p->nmore)
-        e = need_adapters(p, recompute, &need, err);
-    for (size_t s = 0; !e && s < p->stages; s++)
-        p->activations[s] = need.again[s] ? p->activations[s] : 0;
-    plan_free(plan);
-    return e;
-}
-
-/* Stages, their places and slots, before anything is known of memory. */
-static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_handed, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    bool recompute[JOB_MAX_STAGES];
-    job_plan_place_single(p);
-    for (size_t r = 0; r < p->ranks; r++)
-        p->slots[r] = 1;
-    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
-        recompute[s] = h->spec.recompute == RECOMPUTE_STAGE;
-    if (!p->training)
-        return 0;
-    int e = stage_schedule_make(h, ret_sched, err);
-    if (!e && (e = plan_slots(p, *ret_sched, recompute, ret_handed, err)) && p->order)
-        err_prefix(err, e, "--schedule %s", h->spec.schedule);
-    return e;
-}
-
 /* --- layers ----------------------------------------------------------------------------------- */
 
 struct split_inputs {
-    double *cost, speed[JOB_MAX_STAGES]; /* by unit; by stage */
-    size_t *bytes, memory[JOB_MAX_STAGES];
+    double *cost, speed[JOB_MAX_STAGES];    /* by unit; by stage */
+    size_t *bytes;                          /* owned: [stages][units], what each of them takes there */
+    const size_t *of_stage[JOB_MAX_STAGES]; /* in `bytes` */
+    size_t memory[JOB_MAX_STAGES];
     size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
 };
 
@@ -196,7 +63,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
 {
     size_t units = h->config.layers + 2;
     in->cost = calloc(units, sizeof *in->cost);
-    in->bytes = calloc(units, sizeof *in->bytes);
+    in->bytes = calloc(h->plan.stages * units, sizeof *in->bytes);
     if (!in->cost || !in->bytes)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t r = 0; r < h->plan.ranks; r++) {
@@ -209,11 +76,15 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
         uint32_t rank = h->plan.place[s];
         in->speed[s] = stage_nodes_speed(nodes, rank);
         in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
+        in->of_stage[s] = in->bytes + s * units;
     }
     int e = 0;
     for (size_t u = 0; u < units && !e; u++) {
+        size_t bytes = 0;
         in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
-        e = measure_unit(h, u, &in->bytes[u], err);
+        e = measure_unit(h, u, &bytes, err);
+        for (size_t s = 0; s < h->plan.stages && !e; s++)
+            in->bytes[s * units + u] = bytes - stage_shared_unit(h, nodes, h->plan.place[s], u);
     }
     return e;
 }
@@ -277,7 +148,7 @@ static int split_within(struct head *h, const struct split_inputs *in, const siz
     const struct split_request req = {.stages = p->stages,
                                       .layers = h->config.layers,
                                       .unit_cost = in->cost,
-                                      .unit_bytes = in->bytes,
+                                      .unit_bytes = in->of_stage,
                                       .speed = in->speed,
                                       .memory = memory};
     int e = split_layers(p->first, &req, err);
@@ -348,15 +219,21 @@ static int measure_ranks(struct head *h, const struct split_inputs *in, struct e
     return e;
 }
 
-static bool is_full(const struct job_plan *p, const struct split_inputs *in, uint32_t rank)
+/* What the rank takes of its node's memory that is not taken yet. */
+static size_t bytes_more(const struct head *h, uint32_t rank)
 {
-    return p->bytes[rank] > in->available[rank];
+    return h->plan.bytes[rank] - stage_shared_rank(h, rank);
 }
 
-static uint32_t first_full(const struct job_plan *p, const struct split_inputs *in)
+static bool is_full(const struct head *h, const struct split_inputs *in, uint32_t rank)
+{
+    return bytes_more(h, rank) > in->available[rank];
+}
+
+static uint32_t first_full(const struct head *h, const struct split_inputs *in)
 {
     uint32_t rank = 0;
-    while (rank < p->ranks && !is_full(p, in, rank))
+    while (rank < h->plan.ranks && !is_full(h, in, rank))
         rank++;
     return rank;
 }
@@ -369,11 +246,11 @@ static int save_memory(struct head *h, const struct sched *sched, struct split_i
     bool recompute[JOB_MAX_STAGES], any = false;
     job_plan_recompute(p, recompute);
     for (size_t s = 0; s < p->stages; s++)
-        if (is_full(p, in, p->place[s]) && !recompute[s])
+        if (is_full(h, in, p->place[s]) && !recompute[s])
             any = recompute[s] = true;
     if (!any || h->spec.recompute != RECOMPUTE_AUTO)
         return 0;
-    int e = plan_slots(p, sched, recompute, in->handed, err);
+    int e = stage_slots_count(p, sched, recompute, in->handed, err);
     return e ? e : measure_ranks(h, in, err);
 }
 
@@ -383,7 +260,7 @@ static int measure_split(struct head *h, const struct sched *sched, struct split
     int e = measure_ranks(h, in, err);
     /* Copies of what is trained only take what nothing else needs: without them a job that loses a
      * node goes on from the disk. */
-    if (!e && h->plan.copies && first_full(&h->plan, in) < h->plan.ranks) {
+    if (!e && h->plan.copies && first_full(h, in) < h->plan.ranks) {
         h->plan.copies = false;
         e = measure_ranks(h, in, err);
     }
@@ -394,32 +271,34 @@ static int measure_split(struct head *h, const struct sched *sched, struct split
 static int measure_again(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
 {
     static const bool none[JOB_MAX_STAGES];
-    int e =
-        sched && h->spec.recompute == RECOMPUTE_AUTO ? plan_slots(&h->plan, sched, none, in->handed, err) : 0;
+    int e = sched && h->spec.recompute == RECOMPUTE_AUTO
+                ? stage_slots_count(&h->plan, sched, none, in->handed, err)
+                : 0;
     return e ? e : measure_split(h, sched, in, err);
 }
 
 static size_t share_bytes(const struct head *h, const struct split_inputs *in, size_t stage)
 {
     const struct job_plan *p = &h->plan;
-    size_t sum = stage ? 0 : in->bytes[0];
+    const size_t *bytes = in->of_stage[stage];
+    size_t sum = stage ? 0 : bytes[0];
     for (size_t layer = p->first[stage]; layer < p->first[stage + 1]; layer++)
-        sum += in->bytes[layer + 1];
-    return sum + (stage + 1 == p->stages ? in->bytes[h->config.layers + 1] : 0);
+        sum += bytes[layer + 1];
+    return sum + (stage + 1 == p->stages ? bytes[h->config.layers + 1] : 0);
 }
 
 /* The largest stage of each full rank may not be as large again. */
 static void tighten(const struct head *h, const struct split_inputs *in, size_t *limits)
 {
     const struct job_plan *p = &h->plan;
-    for (uint32_t r = first_full(p, in); r < p->ranks; r++) {
+    for (uint32_t r = first_full(h, in); r < p->ranks; r++) {
         size_t most = 0, largest = 0;
         for (size_t s = 0; s < p->stages; s++)
             if (p->place[s] == r && share_bytes(h, in, s) >= most) {
                 most = share_bytes(h, in, s);
                 largest = s;
             }
-        if (is_full(p, in, r))
+        if (is_full(h, in, r))
             limits[largest] = most ? most - 1 : 0;
     }
 }
@@ -436,7 +315,7 @@ static int make_fit(struct head *h, const struct sched *sched, struct split_inpu
     memcpy(first, p->first, sizeof first);
     for (size_t s = 0; s < p->stages; s++)
         limits[s] = SIZE_MAX;
-    while (!e && first_full(p, in) < p->ranks) {
+    while (!e && first_full(h, in) < p->ranks) {
         tighten(h, in, limits);
         e = split_within(h, in, limits, &quiet);
         if (e == -ENOSPC) {
@@ -453,14 +332,15 @@ static int make_fit(struct head *h, const struct sched *sched, struct split_inpu
 
 /* "; in all the job needs 45.2 GiB, and the 3 nodes have 32.0 GiB": whether another split could do,
  * or only another node. Nothing where a node does not tell what it has. */
-static void whole_need(char *text, size_t size, const struct job_plan *p, const struct split_inputs *in)
+static void whole_need(char *text, size_t size, const struct head *h, const struct split_inputs *in)
 {
+    const struct job_plan *p = &h->plan;
     size_t needs = 0, has = 0;
     *text = 0;
-    for (size_t r = 0; r < p->ranks; r++) {
+    for (uint32_t r = 0; r < p->ranks; r++) {
         if (in->available[r] == SIZE_MAX)
             return;
-        needs += p->bytes[r];
+        needs += bytes_more(h, r);
         has += in->available[r];
     }
     const struct err_amounts all = err_amounts(needs, has);
@@ -480,18 +360,19 @@ static void note_lack(struct head_planning *p, const json_t *node, size_t bytes)
 static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    char layers[200], whole[160];
-    const uint32_t r = first_full(p, in);
+    char layers[200], whole[160], shared[160];
+    const uint32_t r = first_full(h, in);
     if (r == p->ranks)
         return 0;
     const json_t *node = json_array_get(nodes, r);
-    const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
+    const struct err_amounts here = err_amounts(bytes_more(h, r), in->available[r]);
     layers_text(layers, sizeof layers, p, r);
-    whole_need(whole, sizeof whole, p, in);
-    note_lack(&h->planning, node, p->bytes[r] - in->available[r]);
-    return err_set(err, -ENOSPC, "node %s needs %s for %s and has %s%s: use %s%s, or add a node",
-                   json_string_value(json_object_get(node, "name")), here.need, layers, here.have, whole,
-                   p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "",
+    stage_shared_say(shared, sizeof shared, h, r);
+    whole_need(whole, sizeof whole, h, in);
+    note_lack(&h->planning, node, bytes_more(h, r) - in->available[r]);
+    return err_set(err, -ENOSPC, "node %s needs %s for %s%s and has %s%s: use %s%s, or add a node",
+                   json_string_value(json_object_get(node, "name")), here.need, layers, shared, here.have,
+                   whole, p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "",
                    memory_way_out(p->type));
 }
 
@@ -504,7 +385,7 @@ static int split_on_nodes(struct head *h, struct err *err)
     int e = searched ? head_search(h, err) : 0;
     const json_t *nodes = h->planning.nodes; /* which the search may have turned */
     if (!e)
-        e = plan_stages(h, &sched, in.handed, err);
+        e = stage_slots_begin(h, &sched, in.handed, err);
     if (!e)
         e = split_inputs(&in, h, nodes, err);
     if (!e)
@@ -596,5 +477,8 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
 int head_split(struct head *h, struct err *err)
 {
     const size_t ranks = ranks_of_order(h);
+    const int e = stage_shared_note(h, err);
+    if (e)
+        return e;
     return ranks && ranks < h->plan.ranks ? split_on_some(h, ranks, err) : split_on_nodes(h, err);
 }

@@ -115,6 +115,7 @@ static json_t *plan_encode(const struct job_plan *plan)
     memset(p.first, 0, sizeof p.first);
     memset(p.bytes, 0, sizeof p.bytes);
     p.order = NULL;
+    p.nmapped = 0;
     p.nmore = 0;
     p.microbatches = 1;
     return job_plan_encode(&p);

@@ -64,6 +64,18 @@ void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const cha
     job->said = step > job->said ? step : job->said;
 }
 
+/* One of the workers before it maps that unit of the same model. */
+static bool is_mapped_before(const struct workers *ws, size_t i, size_t unit)
+{
+    const struct mapped *m = &ws->at[i]->mapped;
+    for (size_t k = 0; k < i; k++) {
+        const struct worker *w = ws->at[k];
+        if (w->state != WORKER_IDLE && w->planned_bytes && w->mapped.key == m->key && w->mapped.bytes[unit])
+            return true;
+    }
+    return false;
+}
+
 /* What its stages were promised is there for all of them; and one of its jobs trains. */
 void sim_check_memory(const struct sim_node *n)
 {
@@ -75,6 +87,8 @@ void sim_check_memory(const struct sim_node *n)
         if (w->state == WORKER_IDLE)
             continue;
         promised += w->planned_bytes;
+        for (size_t u = 0; w->planned_bytes && u < w->mapped.n; u++)
+            promised -= is_mapped_before(ws, i, u) ? w->mapped.bytes[u] : 0;
         train += w->trains;
     }
     if (promised > SIM_MEMORY)

@@ -216,7 +216,8 @@ struct sim_job {
     bool generates; /* tokens, one for each step */
     uint64_t steps, save_every, wait_for;
     size_t least_nodes; /* fewer cannot hold it */
-    uint64_t bytes;     /* of memory that its stages take together */
+    uint64_t bytes;     /* of memory that its stages take together, beside what they map, */
+    size_t model;       /* which model that is of, 1 …; 0: they map nothing that others may share */
     int on_loss;        /* enum on_loss */
     uint64_t plan_us, open_us, step_us;
     bool is_submitted, is_cancelled; /* the head has agreed to */

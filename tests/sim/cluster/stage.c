@@ -124,38 +124,16 @@ static void take_plan(struct spawn *s, const json_t *message)
     sim_at(&s->event, sim_between(job->plan_us / 2, job->plan_us));
 }
 
-/* Why there is no plan, as the real one says it; NULL: there is one. */
-static json_t *lack_of(const struct spawn *s)
-{
-    for (size_t i = 0; i < s->ranks; i++) {
-        const json_t *node = json_array_get(s->nodes, i), *has = json_object_get(node, "memory");
-        const json_int_t lacks = (json_int_t)(job_of(s)->bytes / s->ranks) - json_integer_value(has);
-        if (lacks > 0)
-            return json_pack("{s:s s:I s:O}", "error", "there is too little memory", "lacks", lacks, "at",
-                             json_object_get(node, "id"));
-    }
-    return s->ranks < job_of(s)->least_nodes ? json_pack("{s:s}", "error", "the model does not fit") : NULL;
-}
-
 static void on_planned(struct spawn *s)
 {
-    const struct sim_job *job = job_of(s);
-    json_t *lack = lack_of(s);
+    size_t mapped[STAGE_UNITS];
+    const struct job_plan plan = stage_plan(s, mapped);
+    json_t *lack = stage_lack(s, &plan);
     if (lack) {
         stage_say(s, "failed", lack);
         exit_soon(s);
         return;
     }
-    struct job_plan plan = small_plan(job->generates ? JOB_GENERATE : JOB_TRAIN, s->ranks);
-    plan.model[strlen("/m")] = '/';
-    plan.model[strlen("/m/")] = (char)('0' + s->job);
-    plan.submitted = s->submitted;
-    plan.copies = job->copies && !job->generates;
-    for (size_t r = 0; r < s->ranks; r++)
-        plan.bytes[r] = job->bytes / s->ranks;
-    for (size_t r = 1; r <= s->ranks; r++)
-        plan.first[r] = stage_first_layer(r, s->ranks);
-    plan.tune.end_layer = job->generates ? plan.tune.end_layer : STAGE_LAYERS;
     s->doing = STAGE_PLANNED;
     stage_say(s, "planned", small_plan_told(&plan, s->steps));
 }
@@ -163,7 +141,7 @@ static void on_planned(struct spawn *s)
 static void take_open(struct spawn *s, const json_t *message)
 {
     const json_t *plan = json_object_get(message, "plan");
-    s->job = job_named(plan);
+    s->job = stage_planned_job(plan);
     s->ranks = json_array_size(json_object_get(plan, "bytes"));
     s->rank = (size_t)json_integer_value(json_object_get(message, "rank"));
     sim_check_memory(s->node);

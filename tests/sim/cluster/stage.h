@@ -28,6 +28,7 @@ enum stage_doing {
 };
 /* Layers of any job's model, and units: of those, the embedding and the head. */
 enum { STAGE_LAYERS = SIM_NODES + 1, STAGE_UNITS = STAGE_LAYERS + 2, STAGE_FILES = 4 };
+enum { STAGE_MODELS = 3, STAGE_MAPPED = SIM_MEMORY / 4 }; /* models that jobs share, and bytes of one */
 struct spawn {
     struct sim_event event; /* what it does is over */
     struct sim_event pass;  /* its token reaches the next one */
@@ -53,6 +54,13 @@ struct spawn {
 void stage_say(struct spawn *s, const char *kind, json_t *event);
 size_t stage_first_layer(size_t rank, size_t ranks);
 /* Of the attempt of that stage; NULL: that rank has no process. */
+/* The plan of the job that it works on; mapped [STAGE_UNITS] lives as long. Jobs that share a model
+ * have the same path in it. */
+struct job_plan stage_plan(const struct spawn *s, size_t *mapped);
+/* Why there is no plan, as the real one says it: a new object; NULL: there is one. */
+json_t *stage_lack(const struct spawn *s, const struct job_plan *plan);
+size_t stage_planned_job(const json_t *plan); /* its number in the simulation */
+
 struct spawn *stage_of_rank(const struct spawn *s, size_t rank);
 
 /* --- copies of what is trained (copies.c) --- */

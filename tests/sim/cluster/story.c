@@ -375,6 +375,9 @@ static void draw_job(struct acts *all, size_t i)
                             .open_us = sim_span(10 * SIM_MS, 10 * SIM_S),
                             .step_us = sim_span(10 * SIM_MS, 5 * SIM_S),
                             .on_loss = (int)sim_random(8)};
+    job->model = sim_random(STAGE_MODELS + 1);
+    if (job->model && job->bytes > SIM_MEMORY - STAGE_MAPPED)
+        job->bytes = SIM_MEMORY - STAGE_MAPPED;
     job->on_loss = job->on_loss > ON_LOSS_STOP ? ON_LOSS_SHRINK : job->on_loss;
     const uint64_t from = a->event.at_us;
     if (sim_chance(15))

@@ -7,13 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/model/mapped.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/survive/pace.h"
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, json_t **ret_told)
+/* What its stages map of models' files, but for those of the job itself, which end before it begins
+ * again. */
+static json_t *mapped_at(const struct member *m, const uint8_t head[16], uint64_t job)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->nstages; i++) {
+        const struct member_stage *s = &m->stages[i];
+        char weights[MAPPED_KEY_TEXT];
+        if (!s->weights || (s->job == job && !memcmp(s->head, head, sizeof s->head)))
+            continue;
+        mapped_key_text(weights, s->weights);
+        json_array_append_new(list, json_pack("{s:I s:s s:o}", "job", (json_int_t)s->job, "weights", weights,
+                                              "units", member_stage_units(s)));
+    }
+    return list;
+}
+
+void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, uint64_t job,
+                       json_t **ret_told)
 {
     *ret = (struct job_nodes){.n = ring->n};
     *ret_told = json_array();
@@ -25,9 +44,10 @@ void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, j
         char id[33];
         id_hex(id, m->id);
         json_array_append_new(*ret_told,
-                              json_pack("{s:s s:s s:f s:I s:I s:b}", "id", id, "name", m->name, "speed",
+                              json_pack("{s:s s:s s:f s:I s:I s:b s:o}", "id", id, "name", m->name, "speed",
                                         (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
-                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand));
+                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand, "mapped",
+                                        mapped_at(m, ring->at[0]->id, job)));
     }
 }
 
@@ -105,7 +125,7 @@ static bool choose(struct job_nodes *ret, const struct job_nodes *offered, uint3
 /* --- reading ---------------------------------------------------------------------------------- */
 
 struct planner_answer {
-    const json_t *plan, *forecast, *speed, *pace;
+    const json_t *plan, *forecast, *speed, *pace, *in_common;
     uint64_t steps;
     uint32_t chosen;
     bool is_mirrored;
@@ -123,6 +143,7 @@ static const struct field answer_fields[] = {
     ROW("forecast", FIELD_OBJECT, forecast, .text = NULL),
     ROW("speed", FIELD_OBJECT, speed, .text = NULL),
     ROW("pace", FIELD_OBJECT, pace, .text = NULL),
+    ROW("shared", FIELD_LIST, in_common, .text = NULL),
     {.name = NULL},
 };
 
@@ -152,7 +173,8 @@ int placed_plan_read(struct placed_plan **ret, const json_t *told, enum job_type
     struct placed_plan *p = xcalloc(1, sizeof *p);
     *p = (struct placed_plan){.steps = a.steps,
                               .forecast = json_incref((json_t *)a.forecast),
-                              .speed = json_incref((json_t *)a.speed)};
+                              .speed = json_incref((json_t *)a.speed),
+                              .in_common = json_incref((json_t *)a.in_common)};
     const int r = read_plan(p, &a, type, offered, err);
     if (r)
         placed_plan_free(p);
@@ -168,6 +190,7 @@ void placed_plan_free(struct placed_plan *p)
     job_plan_done(&p->shared);
     json_decref(p->forecast);
     json_decref(p->speed);
+    json_decref(p->in_common);
     pace_free(p->pace);
     free(p);
 }
@@ -222,5 +245,7 @@ json_t *placed_plan_show(const struct placed_plan *p)
         json_object_set(shown, "forecast", p->forecast);
     if (p->speed)
         json_object_set(shown, "speed", p->speed);
+    if (p->in_common)
+        json_object_set(shown, "shared", p->in_common);
     return shown;
 }

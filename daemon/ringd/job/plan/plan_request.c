@@ -127,7 +127,7 @@ static void start(struct question *q)
 static json_t *message_of(struct question *q, const struct members_ring *ring, const json_t *spec)
 {
     json_t *wanted = json_deep_copy(spec), *nodes;
-    job_nodes_of_ring(&q->offered, ring, &nodes);
+    job_nodes_of_ring(&q->offered, ring, 0, &nodes);
     json_object_set_new(wanted, "dry_run", json_true());
     return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(q->type), "spec", wanted,
                      "nodes", nodes);

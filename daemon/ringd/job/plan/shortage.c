@@ -78,6 +78,16 @@ static bool is_gone(const struct shortage *s, const struct holder *h, const stru
     return !m || !member_stage_of(m, h->head, h->job);
 }
 
+/* The job may share what that stage maps, if it has begun since. */
+static bool may_share(const struct shortage *s, size_t node, const struct member_stage *stage)
+{
+    bool is_known = !stage->weights;
+    for (size_t i = 0; i < s->n && !is_known; i++)
+        is_known = s->held[i].node == node && s->held[i].job == stage->job &&
+                   !memcmp(s->held[i].head, stage->head, sizeof stage->head);
+    return !is_known;
+}
+
 bool shortage_stays(const struct shortage *s, const struct members_ring *now)
 {
     uint64_t more = 0;
@@ -87,6 +97,9 @@ bool shortage_stays(const struct shortage *s, const struct members_ring *now)
             return false;
         if (now->at[i]->memory_available > s->nodes.available[was])
             more += now->at[i]->memory_available - s->nodes.available[was];
+        for (size_t k = 0; k < now->at[i]->nstages; k++)
+            if (may_share(s, was, &now->at[i]->stages[k]))
+                return false;
     }
     for (size_t i = 0; i < s->n; i++)
         if (is_gone(s, &s->held[i], now))

@@ -23,8 +23,8 @@ void shortage_free(struct shortage *s); /* may be NULL */
  * waiting would not help. */
 bool shortage_note(struct shortage *s, const uint8_t at[16], uint64_t bytes);
 bool shortage_is_known(const struct shortage *s); /* something lacked; s may be NULL */
-/* Nothing has changed that would help: no holder is gone, no node more is there, and not so much
- * memory is free. */
+/* Nothing has changed that would help: no holder is gone, no node more is there, not so much memory
+ * is free, and no other stage has begun to map weights, which the job might share. */
 bool shortage_stays(const struct shortage *s, const struct members_ring *now);
 /* "node b lacks 1.2 GiB of memory, which job 7 holds"; numbers are those of the holders' heads. */
 void shortage_describe(const struct shortage *s, char *text, size_t size);

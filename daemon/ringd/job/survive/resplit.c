@@ -112,6 +112,7 @@ static bool split_by(size_t *ret_first, const struct resplit_request *req, const
     const struct job_plan *p = req->plan;
     const size_t layers = p->first[p->stages], each = layer_bytes(p, now);
     double by_stage[JOB_MAX_STAGES];
+    const size_t *unit_bytes[JOB_MAX_STAGES];
     size_t memory[JOB_MAX_STAGES], chunks[JOB_MAX_RANKS] = {0};
     size_t *bytes = calloc(layers + 2, sizeof *bytes);
     struct err quiet;
@@ -124,12 +125,13 @@ static bool split_by(size_t *ret_first, const struct resplit_request *req, const
         const uint64_t least = now->layers[r] * each,
                        has = req->available[r] > least ? req->available[r] : least;
         by_stage[s] = speed[r];
+        unit_bytes[s] = bytes;
         memory[s] = req->available[r] ? has / chunks[r] : SIZE_MAX;
     }
     const struct split_request split = {.stages = p->stages,
                                         .layers = layers,
                                         .unit_cost = req->unit_cost,
-                                        .unit_bytes = bytes,
+                                        .unit_bytes = unit_bytes,
                                         .speed = by_stage,
                                         .memory = memory};
     const bool is_split = bytes && !split_layers(ret_first, &split, &quiet);

@@ -19,6 +19,9 @@
 /* Adapters that are trained together have the forms of the first. */
 #define FORMS .nforms = 2, .forms = {{8, 0.1f}, {3, 2}}, .form = {{0, 1, 2, 0, 1}, {0, 0, 0, 0, 2}}
 
+/* Rank 0 has stages 0 and 3, and the embedding and the head. */
+static size_t mapped[] = {500, 1, 1, 1, 0, 2000, 3000};
+
 static struct job_plan example(void)
 {
     return (struct job_plan){.type = JOB_SCORE,
@@ -83,8 +86,11 @@ static struct job_plan example(void)
                              .activations = {0, 1, 0, 2},
                              .bwd_x_only = {3, 1, 1, 2},
                              .bwd_w_only = {2, 1, 0, 1},
-                             .bytes = {UINT64_C(1) << 40, 2, 0},
-                             .draft_bytes = UINT64_C(1) << 30};
+                             .bytes = {UINT64_C(1) << 40, 3, 0},
+                             .draft_bytes = UINT64_C(1) << 30,
+                             .nmapped = sizeof mapped / sizeof *mapped,
+                             .mapped = mapped,
+                             .tied = true};
 }
 
 static void every_field_comes_back(void **state)
@@ -115,6 +121,9 @@ static void every_field_comes_back(void **state)
         assert_string_equal(back->order, plan.order);
         assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
+        assert_int_equal(back->nmapped, plan.nmapped);
+        assert_memory_equal(back->mapped, plan.mapped, sizeof mapped);
+        assert_true(back->tied);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
         assert_int_equal(back->tune.nforms, 2);
         assert_memory_equal(back->tune.forms, plan.tune.forms, 2 * sizeof plan.tune.forms[0]);
@@ -219,6 +228,12 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with("bwd_w_only", many(5)), "bwd_w_only of another length");
     refuse(with("slots", many(2)), "slots of another length");
     refuse(with("bytes", many(4)), "bytes of another length");
+    refuse(with("mapped", many(6)), "mapped of another length");
+    refuse(with("mapped", json_pack("[i,i,i,i,i,i,i]", 1, 1, 1, 1, 0, -1, 1)), "fewer bytes than none");
+    refuse(with("mapped", json_pack("[i,i,i,i,i,s,i]", 1, 1, 1, 1, 0, "1", 1)), "bytes that are no number");
+    refuse(with("mapped", json_pack("[i,i,i,i,i,i,i]", 1, 1, 1, 2, 0, 1, 1)), "more than the rank takes");
+    refuse(with("mapped", json_pack("[I,i,i,i,i,I,i]", INT64_MAX, 1, 1, 1, 0, INT64_MAX, 1)),
+           "more than there can be");
     refuse(with_tune("kind", json_integer(3)), "kind");
     refuse(with_tune("kind", json_integer(-1)), "kind");
     refuse(with_tune("rank", json_integer(0)), "rank 0 of LoRA");

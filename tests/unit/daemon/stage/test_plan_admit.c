@@ -115,6 +115,20 @@ static void a_plan_whose_counts_do_not_fit_its_schedule_is_refused(void **state)
     }
 }
 
+/* Other jobs would be promised the memory of this one. */
+static void a_plan_that_maps_more_than_there_is_is_refused(void **state)
+{
+    struct world *w = *state;
+    struct job_plan plan = plan_of(JOB_GENERATE);
+    size_t mapped[64] = {0};
+    plan.nmapped = w->golden.config.layers + 2;
+    assert_true(plan.nmapped <= 64);
+    plan.mapped = mapped;
+    plan.bytes[1] = 1 << 30;
+    mapped[plan.nmapped - 1] = 1 << 29;
+    refuses_plan(w, &plan, 1, "by mapped, rank 1 maps 536870912 bytes of the model");
+}
+
 static void a_plan_that_says_two_things_is_refused(void **state)
 {
     struct world *w = *state;
@@ -257,6 +271,7 @@ int main(void)
         CASE(rounds_that_save_more_or_less_have_their_own_pieces),
         CASE(a_plan_of_another_model_is_refused),
         CASE(a_plan_whose_counts_do_not_fit_its_schedule_is_refused),
+        CASE(a_plan_that_maps_more_than_there_is_is_refused),
         CASE(a_plan_that_says_two_things_is_refused),
         CASE(an_order_on_other_ranks_than_the_plan_is_refused),
         CASE(only_the_node_that_planned_is_rank_0),

@@ -24,7 +24,8 @@ enum { MOST_UNITS = 102, MOST_CUTS = 4 };
 struct world {
     struct sched_cost cost[MOST_CUTS][PLANNER_MAX_RANKS * MOST_UNITS];
     struct sched_link link[2 * PLANNER_MAX_RANKS];
-    size_t slot[MOST_UNITS], activations[MOST_UNITS], held[MOST_UNITS], memory[PLANNER_MAX_RANKS];
+    size_t slot[MOST_UNITS], activations[MOST_UNITS], held[PLANNER_MAX_RANKS * MOST_UNITS],
+        memory[PLANNER_MAX_RANKS];
     struct planner_cut cut[MOST_CUTS];
     struct planner_request req;
 };
@@ -57,8 +58,9 @@ static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, s
                                                                 f * (double)(1U << c), 0.03 * f, f};
         }
     }
+    for (size_t i = 0; i < ranks * units; i++)
+        w->held[i] = 100;
     for (size_t u = 0; u < units; u++) {
-        w->held[u] = 100;
         w->slot[u] = 1;
         w->activations[u] = 10;
     }
@@ -190,6 +192,31 @@ static void test_memory(void **state)
         w.memory[r] = 50;
     assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
     assert_false(quick.fits);
+}
+
+/* A node that has most of a unit already holds as many as one with more memory. */
+static void test_what_a_node_has_already(void **state)
+{
+    uint64_t seed = 11;
+    static struct world w;
+    struct planner_found apart, there, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 12, 16, 1, &seed);
+    w.req.schedule = "1f1b";
+    w.req.chunks = 1;
+    for (size_t i = 0; i < 4 * 14; i++)
+        w.cost[0][i] = (struct sched_cost){1, 1, 0, 1};
+    for (size_t r = 0; r < 4; r++)
+        w.memory[r] = r == 1 ? 330 : 4000;
+    w.req.memory = w.memory;
+    assert_int_equal(planner_search(&apart, &second, &w.req, &err), 0);
+    for (size_t u = 0; u < 14; u++)
+        w.held[14 + u] = 1;
+    assert_int_equal(planner_search(&there, &second, &w.req, &err), 0);
+    assert_true(there.fits);
+    assert_true(there.first[2] - there.first[1] > apart.first[2] - apart.first[1]);
+    assert_true(there.seconds < apart.seconds);
 }
 
 static void test_recompute_is_paid_for(void **state)
@@ -389,11 +416,17 @@ static void test_other_beginnings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_brute_force),      cmocka_unit_test(test_slow_node_is_left_out),
-        cmocka_unit_test(test_memory),           cmocka_unit_test(test_recompute_is_paid_for),
-        cmocka_unit_test(test_large_steps),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_mirrored),         cmocka_unit_test(test_several_adapters),
-        cmocka_unit_test(test_other_beginnings), cmocka_unit_test(test_hundred_layers_on_eight_nodes),
+        cmocka_unit_test(test_brute_force),
+        cmocka_unit_test(test_slow_node_is_left_out),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_recompute_is_paid_for),
+        cmocka_unit_test(test_what_a_node_has_already),
+        cmocka_unit_test(test_large_steps),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_mirrored),
+        cmocka_unit_test(test_several_adapters),
+        cmocka_unit_test(test_other_beginnings),
+        cmocka_unit_test(test_hundred_layers_on_eight_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static double share(const struct split_request *req, size_t s, size_t from, size
         if (!mine)
             continue;
         cost += req->unit_cost ? req->unit_cost[u] : u > 0 && u <= req->layers ? 1.0 : 0.0;
-        bytes += req->unit_bytes ? req->unit_bytes[u] : 0;
+        bytes += req->unit_bytes ? req->unit_bytes[s][u] : 0;
     }
     *ret_fits = !req->memory || bytes <= req->memory[s];
     return req->speed ? cost / req->speed[s] : cost;
@@ -116,21 +116,26 @@ static void test_against_search(void **state)
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         uint64_t rng = seed * 0x9e3779b97f4a7c15u;
         double cost[MAX_LAYERS + 2], speed[MAX_STAGES];
-        size_t bytes[MAX_LAYERS + 2], memory[MAX_STAGES];
+        size_t bytes[MAX_STAGES][MAX_LAYERS + 2], memory[MAX_STAGES];
+        const size_t *of_stage[MAX_STAGES];
         struct split_request req = {.stages = 1 + below(&rng, MAX_STAGES),
                                     .layers = below(&rng, MAX_LAYERS + 1)};
         size_t spread = 1 + below(&rng, 6); /* 1: all alike, so that ties are common */
         for (size_t u = 0; u < req.layers + 2; u++) {
             cost[u] = (double)below(&rng, spread + 1);
-            bytes[u] = 1 + below(&rng, spread);
+            bytes[0][u] = 1 + below(&rng, spread);
         }
+        const bool some_are_there = below(&rng, 2);
         for (size_t s = 0; s < req.stages; s++) {
+            of_stage[s] = bytes[some_are_there ? s : 0];
+            for (size_t u = 0; u < req.layers + 2 && s && some_are_there; u++)
+                bytes[s][u] = below(&rng, 2) ? 0 : bytes[0][u];
             speed[s] =
                 (double)(1u << below(&rng, 3)); /* powers of two: shares are compared for equality here */
             memory[s] = below(&rng, 2 * spread + 2 * spread * req.layers / req.stages + 2);
         }
         req.unit_cost = below(&rng, 3) ? cost : NULL;
-        req.unit_bytes = bytes;
+        req.unit_bytes = of_stage;
         req.speed = below(&rng, 2) ? speed : NULL;
         req.memory = below(&rng, 2) ? memory : NULL;
         compare(&req, seed);
@@ -172,16 +177,32 @@ static void test_heavy_head_and_unlike_nodes(void **state)
                  (size_t[]){0, 3, 6, 6});
     const double speed[] = {1, 3};
     assert_split(&(struct split_request){.stages = 2, .layers = 8, .speed = speed}, (size_t[]){0, 2, 8});
-    const size_t bytes[] = {10, 10, 10, 10, 10, 10}, memory[] = {20, 60};
-    assert_split(&(struct split_request){.stages = 2, .layers = 4, .unit_bytes = bytes, .memory = memory},
-                 (size_t[]){0, 1, 4});
+    const size_t bytes[] = {10, 10, 10, 10, 10, 10},
+                 memory[] = {20, 60}, *const unit_bytes[] = {bytes, bytes};
+    assert_split(
+        &(struct split_request){.stages = 2, .layers = 4, .unit_bytes = unit_bytes, .memory = memory},
+        (size_t[]){0, 1, 4});
+}
+
+/* The same layers take less where they lie already: a small node then holds as many as a large
+ * one. */
+static void test_what_a_node_has_already(void **state)
+{
+    (void)state;
+    const size_t all[] = {10, 10, 10, 10, 10, 10}, there[] = {1, 1, 1, 10, 10, 10}, memory[] = {20, 60};
+    struct split_request req = {.stages = 2, .layers = 4, .memory = memory};
+    req.unit_bytes = (const size_t *const[]){there, all};
+    assert_split(&req, (size_t[]){0, 2, 4});
+    req.unit_bytes = (const size_t *const[]){all, there}; /* of no use to the first node */
+    assert_split(&req, (size_t[]){0, 1, 4});
 }
 
 static void test_memory_sentence(void **state)
 {
     (void)state;
     const size_t bytes[] = {1024, 4096, 4096, 4096, 4096, 1024}, memory[] = {9216, 8192};
-    struct split_request req = {.stages = 2, .layers = 4, .unit_bytes = bytes, .memory = memory};
+    const size_t *unit_bytes[] = {bytes, bytes};
+    struct split_request req = {.stages = 2, .layers = 4, .unit_bytes = unit_bytes, .memory = memory};
     size_t first[3] = {7, 7, 7};
     struct err err = {0};
     assert_int_equal(split_layers(first, &req, &err), -ENOSPC);
@@ -190,7 +211,7 @@ static void test_memory_sentence(void **state)
                   "KiB (all stages together: 18.0 KiB of 17.0 KiB); free memory there or add a node");
     assert_int_equal(first[0], 7);
     const size_t huge[] = {SIZE_MAX, SIZE_MAX, 1, 1, 1, 1};
-    req.unit_bytes = huge;
+    unit_bytes[0] = unit_bytes[1] = huge;
     assert_int_equal(split_layers(first, &req, &err), -ENOSPC);
 }
 
@@ -243,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_against_search),
         cmocka_unit_test(test_even),
         cmocka_unit_test(test_heavy_head_and_unlike_nodes),
+        cmocka_unit_test(test_what_a_node_has_already),
         cmocka_unit_test(test_memory_sentence),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_check),

@@ -15,6 +15,10 @@ static void every_field_travels(void **state)
     a.nstages = 2;
     a.stages[1] = (struct member_stage){
         .job = 12, .rank = 3, .head = {[5] = 0xfe}, .class = JOB_CLASS_TRAIN, .bytes = 77, .seconds = 0.1};
+    a.stages[1].weights = UINT64_C(0xfedcba9876543210);
+    a.stages[1].nruns = 2;
+    a.stages[1].runs[0] = (struct member_run){0, 1};
+    a.stages[1].runs[1] = (struct member_run){7, 4098};
     a.stages[0] = (struct member_stage){.job = 1, .class = JOB_CLASS_SERVE};
     link_to(&a, 0);
     link_to(&a, 9);
@@ -65,6 +69,34 @@ static void text_of_others_can_be_shown(void **state)
     json_decref(record);
 }
 
+static void units_that_cannot_be_are_nonsense(void **state)
+{
+    (void)state;
+    struct member a = make(7, 1, 9), b;
+    a.nstages = 1;
+    a.stages[0].job = 1;
+    json_t *record = member_encode(&a), *stage = json_array_get(json_object_get(record, "stages"), 0), *many;
+    assert_int_equal(member_decode(&b, record), 0);
+    static const char *const bad[] = {"{}",     "[1]",       "[1,1]",          "[2,1]",
+                                      "[-1,2]", "[0,2,1,3]", "[0,4294967296]", "[0,\"1\"]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_object_set_new(stage, "units", json_loads(bad[i], 0, NULL));
+        if (member_decode(&b, record) != -EBADMSG)
+            fail_msg("taken: %s", bad[i]);
+    }
+    json_object_set_new(stage, "units", many = json_array());
+    for (size_t i = 0; i < 2 * MEMBER_RUNS; i++)
+        json_array_append_new(many, json_integer((json_int_t)i));
+    assert_int_equal(member_decode(&b, record), 0);
+    json_array_append_new(many, json_integer(2 * MEMBER_RUNS));
+    json_array_append_new(many, json_integer(2 * MEMBER_RUNS + 1));
+    assert_int_equal(member_decode(&b, record), -EBADMSG);
+    json_object_set_new(stage, "units", json_array());
+    json_object_set_new(stage, "weights", json_string("xyz"));
+    assert_int_equal(member_decode(&b, record), -EBADMSG);
+    json_decref(record);
+}
+
 static void what_others_decide_by_is_new(void **state)
 {
     (void)state;
@@ -80,8 +112,8 @@ static void what_others_decide_by_is_new(void **state)
     is.heard.us = 5;
     is.memory_available -= GIB / 32;
     assert_true(member_says_the_same(&is, &was));
-    struct member news[18];
-    for (size_t i = 0; i < 18; i++)
+    struct member news[20];
+    for (size_t i = 0; i < 20; i++)
         news[i] = is;
     news[0].memory_available = 7 * (uint64_t)GIB;
     news[1].links[0].class_mbps++;
@@ -101,7 +133,9 @@ static void what_others_decide_by_is_new(void **state)
     news[15].nstages = 0;
     news[16].stages[0].class = JOB_CLASS_TRAIN;
     news[17].stages[0].bytes++;
-    for (size_t i = 0; i < 18; i++)
+    news[18].stages[0].weights++;
+    news[19].stages[0].nruns++;
+    for (size_t i = 0; i < 20; i++)
         assert_false(member_says_the_same(&news[i], &was));
 }
 
@@ -336,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_travels),
         cmocka_unit_test(text_of_others_can_be_shown),
+        cmocka_unit_test(units_that_cannot_be_are_nonsense),
         cmocka_unit_test(what_others_decide_by_is_new),
         cmocka_unit_test(only_later_words_are_news),
         cmocka_unit_test(a_former_life_is_believed_only_while_it_talks),

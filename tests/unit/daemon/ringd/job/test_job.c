@@ -78,6 +78,8 @@ static struct job *running_job(void)
     plan.first[2] = 5;
     plan.weights = (char *)"a,b;";
     json_t *told = small_plan_told(&plan, 9);
+    json_object_set_new(told, "shared",
+                        json_pack("[{s:i,s:[]},{s:i,s:[i]}]", "bytes", 0, "jobs", "bytes", 40, "jobs", 2));
     if (placed_plan_read(&placed, told, JOB_SCORE, &nodes, &err))
         fail_msg("%s", err.text);
     json_decref(told);
@@ -98,9 +100,10 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     (void)state;
     struct job *job = running_job();
     json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
-           *want =
-               json_pack("{s:[i,i,i], s:[s,s], s:[[i,i],[i,i]], s:[i,i], s:[i,i]}", "first", 0, 2, 5, "nodes",
-                         "left", "right", "split", 0, 2, 2, 5, "available", 0, 70, "slots", 1, 1),
+           *want = json_pack(
+               "{s:[i,i,i], s:[s,s], s:[[i,i],[i,i]], s:[i,i], s:[i,i], s:[{s:i,s:[]},{s:i,s:[i]}]}", "first",
+               0, 2, 5, "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70, "slots", 1, 1,
+               "shared", "bytes", 0, "jobs", "bytes", 40, "jobs", 2),
            *value;
     const char *key;
     json_object_foreach (want, key, value)

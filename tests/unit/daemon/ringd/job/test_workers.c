@@ -92,14 +92,20 @@ static void plan(struct test *t, uint64_t job, enum job_type type)
     workers_plan(t->workers, job, 0, &origin, type, json_object(), json_array(), NULL);
 }
 
+/* As that plan says. */
+static void open_plan(struct test *t, const uint8_t head[16], uint64_t job, const struct job_plan *p)
+{
+    json_t *body = json_pack("{s:I, s:i, s:i, s:o, s:[s]}", "job", (json_int_t)job, "attempt", 0, "rank", 0,
+                             "plan", job_plan_encode(p), "nodes", self_hex);
+    workers_take_open(t->workers, head, body);
+    json_decref(body);
+}
+
 /* Of that head, for this node alone. */
 static void open(struct test *t, const uint8_t head[16], uint64_t job, enum job_type type)
 {
     const struct job_plan p = small_plan(type, 1);
-    json_t *body = json_pack("{s:I, s:i, s:i, s:o, s:[s]}", "job", (json_int_t)job, "attempt", 0, "rank", 0,
-                             "plan", job_plan_encode(&p), "nodes", self_hex);
-    workers_take_open(t->workers, head, body);
-    json_decref(body);
+    open_plan(t, head, job, &p);
 }
 
 static struct worker *works_on(struct test *t, const uint8_t head[16], uint64_t job)
@@ -191,6 +197,81 @@ static void what_does_not_fit_beside_others_is_refused(void **state)
     assert_non_null(works_on(t, self, ASKS));
 }
 
+enum { EMBED = 4 << 10, LAYER = 100 << 10, MAPPED = EMBED + LAYER + EMBED, OWN = 50 << 10 };
+
+/* A job that maps the model at that path, and takes OWN bytes beside. */
+static void open_of_model(struct test *t, uint64_t job, const char *model)
+{
+    size_t mapped[] = {EMBED, LAYER, EMBED};
+    struct job_plan p = small_plan(JOB_GENERATE, 1);
+    snprintf(p.model, sizeof p.model, "%s", model);
+    p.mapped = mapped;
+    p.nmapped = sizeof mapped / sizeof *mapped;
+    p.bytes[0] = MAPPED + OWN;
+    open_plan(t, self, job, &p);
+}
+
+static uint64_t promised(const struct test *t)
+{
+    uint64_t untaken;
+    return workers_promised(t->workers, &untaken);
+}
+
+/* Whoever ends first: what is left has what it needs. */
+static void jobs_on_one_model_share_its_memory(void **state)
+{
+    struct test *t = *state;
+    open_of_model(t, 1, "/m");
+    assert_int_equal(promised(t), MAPPED + OWN);
+    t->alone.free_memory = OWN - 1;
+    open_of_model(t, 2, "/m");
+    is_refused(t, 2, "its stage needs 50.000 KiB, and 49.999 KiB are free beside job 1");
+    t->alone.free_memory = OWN;
+    open_of_model(t, 2, "/m");
+    assert_int_equal(promised(t), MAPPED + 2 * OWN);
+    open_of_model(t, 3, "/other");
+    is_refused(t, 3, "its stage needs 158.0 KiB, and 50.0 KiB are free beside job 2");
+    stop(t, 1);
+    assert_int_equal(promised(t), MAPPED + OWN);
+    open_of_model(t, 4, "/m");
+    assert_int_equal(promised(t), MAPPED + 2 * OWN);
+    stop(t, 4);
+    assert_int_equal(promised(t), MAPPED + OWN);
+    stop(t, 2);
+    assert_int_equal(promised(t), 0);
+}
+
+/* The kernel calls mapped pages free: they are spoken for all the same, and once. */
+static void mapped_memory_is_not_free(void **state)
+{
+    struct test *t = *state;
+    uint64_t untaken;
+    open_of_model(t, 1, "/m");
+    open_of_model(t, 2, "/m");
+    works_on(t, self, 1)->own_bytes = OWN / 2;
+    works_on(t, self, 2)->own_bytes = 2 * OWN;
+    assert_int_equal(workers_promised(t->workers, &untaken), MAPPED + 2 * OWN);
+    assert_int_equal(untaken, MAPPED + OWN / 2);
+}
+
+/* So that heads plan with it. */
+static void the_record_says_what_is_mapped(void **state)
+{
+    struct test *t = *state;
+    struct member me = {.nstages = 0};
+    open_of_model(t, 1, "/m");
+    open(t, self, 2, JOB_GENERATE);
+    plan(t, 3, JOB_GENERATE);
+    workers_describe(t->workers, &me);
+    const struct member_stage *maps = member_stage_of(&me, self, 1);
+    assert_int_not_equal(maps->weights, 0);
+    assert_int_equal(maps->nruns, 1);
+    assert_int_equal(maps->runs[0].from, 0);
+    assert_int_equal(maps->runs[0].end, 3);
+    assert_int_equal(member_stage_of(&me, self, 2)->weights, 0);
+    assert_int_equal(member_stage_of(&me, self, 3)->nruns, 0);
+}
+
 static void there_are_so_many_places(void **state)
 {
     struct test *t = *state;
@@ -268,6 +349,9 @@ int main(void)
         WITH_WORKERS(what_trains_gets_what_others_leave),
         WITH_WORKERS(one_job_trains_at_a_time),
         WITH_WORKERS(what_does_not_fit_beside_others_is_refused),
+        WITH_WORKERS(jobs_on_one_model_share_its_memory),
+        WITH_WORKERS(mapped_memory_is_not_free),
+        WITH_WORKERS(the_record_says_what_is_mapped),
         WITH_WORKERS(there_are_so_many_places),
         WITH_WORKERS(copies_outlive_other_jobs),
         WITH_WORKERS(a_data_connection_names_its_job),

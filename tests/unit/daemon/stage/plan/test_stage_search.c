@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "daemon/common/model/mapped.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/tiny.h"
 #include "tests/unit/daemon/stage/plan/planning.h"
@@ -152,6 +153,36 @@ static void a_slow_node_gets_fewer_layers_than_it_had(void **state)
     assert_float_equal(first[1], 2 * first[0], 1e-6 * first[0]);
 }
 
+/* Where the second node has all weights in memory, and the least memory is looked for. */
+static void a_node_that_has_the_weights_gets_more_layers(void **state)
+{
+    struct search *s = *state;
+    size_t layers[2] = {0};
+    uint64_t key = 0;
+    for (int there = 0; there < 2; there++) {
+        struct err err = {""};
+        char weights[MAPPED_KEY_TEXT];
+        mapped_key_text(weights, key);
+        json_t *spec = spec_of(s->cache.path),
+               *nodes =
+                   json_pack("[{s:s s:i s:i s:i}, {s:s s:i s:i s:i s:[{s:i s:s s:[i,i]}]}]", "name", "a",
+                             "speed", 1, "mbps", 1000, "memory", 1 << 30, "name", "b", "speed", 1, "mbps",
+                             1000, "memory", 1 << 30, "mapped", "job", 4, "weights", weights, "units", 0, 99);
+        json_object_set_new(spec, "objective", json_string("memory"));
+        if (head_plan(&s->planning.head, JOB_TRAIN, spec, nodes, &err))
+            fail_msg("%s", err.text);
+        json_decref(nodes);
+        json_decref(spec);
+        const struct head *h = &s->planning.head;
+        key = h->planning.weights_key;
+        for (size_t i = 0; i < h->plan.stages; i++)
+            layers[there] += h->plan.place[i] == 1 ? h->plan.first[i + 1] - h->plan.first[i] : 0;
+        planning_close(&s->planning);
+        assert_int_equal(planning_open(&s->planning), 0);
+    }
+    assert_true(layers[1] > layers[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +190,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(auto_without_timing_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(memory_as_the_objective_takes_no_more_of_it, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_node_gets_fewer_layers_than_it_had, start, stop),
+        cmocka_unit_test_setup_teardown(a_node_that_has_the_weights_gets_more_layers, start, stop),
     };
     return cmocka_run_group_tests_name("stage_search", tests, NULL, NULL);
 }

@@ -13,13 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/common/model/mapped.h"
 #include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/plan/stage_shared.h"
 
 enum { LAYERS = 8, GIB = 1 << 30 };
 
 static struct head head;
 
-static double slow_first; /* what the first node is found to be slower of late; 0: nothing is known */
+static bool generates;       /* the job does, in place of training */
+static json_t *mapped_first; /* what stages of other jobs map on the first node; NULL: nothing */
+static double slow_first;    /* what the first node is found to be slower of late; 0: nothing is known */
 
 /* A training job on nodes n0, n1, … of these threads and bytes (0: the node does not say). */
 static int split(size_t ranks, const double *threads, const size_t *memory, const char *schedule,
@@ -38,6 +42,7 @@ static int split(size_t ranks, const double *threads, const size_t *memory, cons
     head.nadapters = 1;
     head.spec.schedule = schedule;
     head.spec.recompute = RECOMPUTE_NONE;
+    job_plan_done(&head.plan);
     head.plan = (struct job_plan){.type = JOB_TRAIN,
                                   .ranks = ranks,
                                   .training = true,
@@ -49,6 +54,12 @@ static int split(size_t ranks, const double *threads, const size_t *memory, cons
                                   .vocab = 1000,
                                   .dim = 256,
                                   .tune = {.kind = TUNE_FULL, .end_layer = LAYERS}};
+    if (generates) {
+        head.plan.type = JOB_GENERATE;
+        head.plan.training = false;
+        head.plan.kv = true;
+        head.plan.tune.kind = TUNE_NONE;
+    }
     snprintf(head.plan.schedule, sizeof head.plan.schedule, "%s", schedule);
     json_decref(head.planning.nodes);
     head.planning.nodes = json_array();
@@ -60,6 +71,8 @@ static int split(size_t ranks, const double *threads, const size_t *memory, cons
     }
     if (slow_first > 0)
         json_object_set_new(json_array_get(head.planning.nodes, 0), "slowness", json_real(slow_first));
+    if (mapped_first)
+        json_object_set(json_array_get(head.planning.nodes, 0), "mapped", mapped_first);
     return head_split(&head, err);
 }
 
@@ -68,6 +81,9 @@ static int stop(void **state)
     (void)state;
     json_decref(head.planning.nodes);
     json_decref(head.planning.pace);
+    json_decref(mapped_first);
+    mapped_first = NULL;
+    generates = false;
     job_plan_done(&head.plan);
     head = (struct head){0};
     return 0;
@@ -170,6 +186,82 @@ static void layers_move_to_where_memory_is(void **state)
         }
 }
 
+/* As a node tells it of its stage of job 4. */
+static json_t *mapped_by_job_4(uint64_t key, int from, int end)
+{
+    char weights[MAPPED_KEY_TEXT];
+    mapped_key_text(weights, key);
+    return json_pack("[{s:i s:s s:[i,i]}]", "job", 4, "weights", weights, "units", from, end);
+}
+
+/* Of memory that does for half of the weights. */
+static void weights_that_a_node_has_are_not_taken_again(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1};
+    size_t memory[] = {4ul * GIB, 4ul * GIB}, weights = 0;
+    struct err err = {""};
+    generates = true;
+    assert_int_equal(split(2, threads, memory, "", &err), 0);
+    const size_t layers = head.plan.first[1];
+    const uint64_t key = head.planning.weights_key;
+    for (size_t u = 0; u < head.plan.nmapped; u++)
+        weights += job_plan_maps(&head.plan, 0, u) ? head.plan.mapped[u] : 0;
+    assert_true(weights > 0 && weights < head.plan.bytes[0]);
+    assert_null(stage_shared_show(&head));
+    memory[0] = head.plan.bytes[0] - weights / 2;
+    assert_int_equal(split(2, threads, memory, "", &err), 0);
+    assert_true(head.plan.first[1] < layers);
+
+    mapped_first = mapped_by_job_4(key, 0, LAYERS + 2);
+    assert_int_equal(split(2, threads, memory, "", &err), 0);
+    assert_int_equal(head.plan.first[1], layers);
+    json_t *shown = stage_shared_show(&head),
+           *wanted = json_pack("[{s:I,s:[i]},{s:i,s:[]}]", "bytes", (json_int_t)weights, "jobs", 4, "bytes",
+                               0, "jobs");
+    assert_true(json_equal(shown, wanted));
+    json_decref(shown);
+    json_decref(wanted);
+
+    json_decref(mapped_first);
+    mapped_first = mapped_by_job_4(key + 1, 0, LAYERS + 2); /* of another model */
+    assert_int_equal(split(2, threads, memory, "", &err), 0);
+    assert_true(head.plan.first[1] < layers);
+    json_decref(mapped_first);
+    mapped_first = mapped_by_job_4(key, LAYERS / 2 + 1, LAYERS + 2); /* what the other node has to do with */
+    assert_int_equal(split(2, threads, memory, "", &err), 0);
+    assert_true(head.plan.first[1] < layers);
+}
+
+static void what_is_lacking_is_what_is_not_there_yet(void **state)
+{
+    (void)state;
+    const double threads[] = {1};
+    size_t memory[] = {4ul * GIB};
+    struct err err = {""};
+    generates = true;
+    assert_int_equal(split(1, threads, memory, "", &err), 0);
+    const size_t all = head.plan.bytes[0];
+    mapped_first = mapped_by_job_4(head.planning.weights_key, 1, LAYERS + 1);
+    memory[0] = 1 << 20;
+    assert_int_equal(split(1, threads, memory, "", &err), -ENOSPC);
+    assert_int_equal(head.planning.lacks, all - stage_shared_rank(&head, 0) - memory[0]);
+    assert_non_null(strstr(err.text, " for layers 0 to 7, beside "));
+    assert_non_null(strstr(err.text, " that it shares with job 4, and has 1.0 MiB"));
+}
+
+/* The values of all weights are the process's own. */
+static void what_is_trained_is_shared_with_nobody(void **state)
+{
+    (void)state;
+    const double threads[] = {1};
+    const size_t memory[] = {4ul * GIB};
+    struct err err = {""};
+    assert_int_equal(split(1, threads, memory, "1f1b", &err), 0);
+    assert_int_equal(head.plan.nmapped, 0);
+    assert_int_equal(head.planning.weights_key, 0);
+}
+
 static void a_split_of_ones_own_shares_out_all_layers(void **state)
 {
     (void)state;
@@ -195,6 +287,9 @@ int main(void)
         cmocka_unit_test_teardown(a_slow_node_gets_fewer_layers, stop),
         cmocka_unit_test_teardown(too_little_memory_names_the_node, stop),
         cmocka_unit_test_teardown(layers_move_to_where_memory_is, stop),
+        cmocka_unit_test_teardown(weights_that_a_node_has_are_not_taken_again, stop),
+        cmocka_unit_test_teardown(what_is_lacking_is_what_is_not_there_yet, stop),
+        cmocka_unit_test_teardown(what_is_trained_is_shared_with_nobody, stop),
         cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
     };
     return cmocka_run_group_tests_name("stage_split", tests, NULL, NULL);
