@@ -9,7 +9,7 @@
 
 bool folder_file_is_read(const char *name)
 {
-    static const char *const endings[] = {".json", ".jsonl", ".jinja", ".safetensors"};
+    static const char *const endings[] = {".json", ".jsonl", ".jinja", ".safetensors", ".have"};
     const char *ending = *name == '.' ? NULL : strrchr(name, '.');
     for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
         if (!strcmp(ending, endings[i]))

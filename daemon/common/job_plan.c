@@ -61,8 +61,12 @@ static const struct field plan_fields[] = {
     ROW("model", FIELD_FIXED, AT(model), .path = FIELD_MODEL, .doc = "a path that is the same on every node"),
     ROW("fingerprint", FIELD_FIXED, AT(fingerprint),
         .doc = "hash of the model's shape; a node whose model has another hash refuses the job"),
+    SENT(
+        "content", FIELD_FIXED, AT(content),
+        .doc =
+            "of a model with a name: which files it is, §7.5; a node whose files are others refuses the job"),
     SENT("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
-         .doc = "hash of the tensors' values, see below"),
+         .doc = "hash of the tensors' values, see below; empty with `content`"),
     ROW("first", NUMBERS(first, FIELD_ANY, stages, 1),
         .doc = "stages + 1 numbers: stage s has layers `first[s]` … `first[s+1]` − 1"),
     ROW("places", NUMBERS(place, JOB_MAX_RANKS - 1, stages, 0),

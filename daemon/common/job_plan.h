@@ -28,6 +28,8 @@ struct job_plan {
     enum job_type type;
     char model[4096]; /* directory, the same path on every node */
     char fingerprint[33];
+    char content
+        [65]; /* which files the model is (PROTOCOL.md §7.5), "": it has no name, or nothing is known */
     char *
         weights; /* owned: what the head's tensors hold (engine/file/weights.h), or NULL: nothing is read, or by one node alone */
     size_t ranks, stages;

@@ -147,6 +147,7 @@ static char *blobs_of(int dir, const char *path, const char *model)
 static int carry(const json_t *order, const char *model, const char *dir, struct err *err)
 {
     const char *content = json_string_value(json_object_get(order, "content"));
+    const json_t *want = json_object_get(order, "want");
     const json_int_t rate = json_integer_value(json_object_get(order, "rate"));
     char note[256];
     if (!content || !model_name_is_exact(model) || rate < 0)
@@ -163,6 +164,7 @@ static int carry(const json_t *order, const char *model, const char *dir, struct
                                             .dir = models,
                                             .model = model,
                                             .content = content,
+                                            .want = json_is_object(want) ? want : NULL,
                                             .rate = (uint64_t)rate,
                                             .patience_us = CARRY_PATIENCE_US,
                                             .idle_us = CARRY_IDLE_US},

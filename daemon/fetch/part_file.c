@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
-#include "daemon/fetch/boot_id.h"
-#include "daemon/fetch/have_map.h"
+#include "engine/file/boot_id.h"
+#include "engine/file/have_map.h"
 #include "daemon/fetch/manifest.h"
 
 enum { READ_BYTES = 1 << 20 };

@@ -305,6 +305,8 @@ static int download(struct model_pull *p, struct err *err)
                 ? err_set(err, -ENOENT, "%s is not on this node, and HF_HUB_OFFLINE forbids to ask a hub",
                           p->model)
                 : ask_listing(p->setup, &p->name, &p->listing, err);
+    if (!r && models_has_name(p->setup->dir, p->model)) /* in part */
+        r = settle_take_name(p->setup->dir, p->model, err);
     if (!r && (p->folder = settle_open_part(p->setup->dir, p->model, err)) < 0)
         r = p->folder;
     r = r ? r : choose_files(p, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/fetch/settle.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -13,6 +14,33 @@
 #include <unistd.h>
 
 #include "daemon/common/model/models_dir.h"
+#include "daemon/fetch/part_file.h"
+#include "engine/file/have_map.h"
+
+/* A file that is here in part is NAME.part there. It may still have the name that it gets with the
+ * model's: that is the step before. */
+static int name_parts(int folder)
+{
+    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    int r = d ? 0 : -errno;
+    for (struct dirent *e; !r && (e = readdir(d));) {
+        const size_t n = strlen(e->d_name), end = sizeof HAVE_ENDING - 1;
+        char name[HUB_FILE_NAME + 8], part[HUB_FILE_NAME + 8];
+        if (n <= end || n - end > HUB_FILE_NAME || strcmp(e->d_name + n - end, HAVE_ENDING) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(n - end), e->d_name);
+        part_file_name(part, name);
+        if (faccessat(folder, part, F_OK, AT_SYMLINK_NOFOLLOW) && renameat(folder, name, folder, part) &&
+            errno != ENOENT)
+            r = -errno;
+    }
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    return r;
+}
 
 int settle_open_part(int dir, const char *model, struct err *err)
 {
@@ -26,6 +54,7 @@ int settle_open_part(int dir, const char *model, struct err *err)
         r = -errno;
     if (!r && flock(folder, LOCK_EX | LOCK_NB))
         r = -EBUSY;
+    r = r ? r : name_parts(folder);
     if (!r)
         return folder;
     if (folder >= 0)
@@ -34,6 +63,25 @@ int settle_open_part(int dir, const char *model, struct err *err)
                ? err_set(err, r, "%s is still being brought by an earlier ringd-fetch: ask again in a moment",
                          model)
                : err_set(err, r, "the folder for %s cannot be made: %s", model, strerror(-r));
+}
+
+int settle_take_name(int dir, const char *model, struct err *err)
+{
+    char part[MODELS_PATH];
+    models_part_path(part, model);
+    const int folder = openat(dir, model, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int r = folder < 0 ? -errno : flock(folder, LOCK_EX | LOCK_NB) ? -EBUSY : models_make_parents(dir, part);
+    if (!r && unlinkat(dir, part, AT_REMOVEDIR) && errno != ENOENT)
+        r = -errno;
+    if (!r && renameat(dir, model, dir, part))
+        r = -errno;
+    if (folder >= 0)
+        close(folder);
+    return !r ? 0
+           : r == -EBUSY
+               ? err_set(err, r,
+                         "parts of %s are on their way from other nodes: ask again when they are here", model)
+               : err_set(err, r, "%s cannot be made whole: %s", model, strerror(-r));
 }
 
 static json_t *list_files(const struct manifest *m)

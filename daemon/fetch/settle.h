@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The end of what brings a model: its list of blocks, its record, and its name, in this order. From
- * the name on it is whole, for everybody at once. One thread. */
+ * The end of what brings a model, or the outline of one: its list of blocks, its record, and its
+ * name, in this order. From the name on it is there for everybody at once. One thread. */
 #ifndef DAEMON_FETCH_SETTLE_H
 #define DAEMON_FETCH_SETTLE_H
 
@@ -10,6 +10,10 @@
 /* .part/MODEL, made if need be, and held against other processes until the descriptor is closed.
  * −EBUSY: another one brings this model; −errno; with a sentence. */
 int settle_open_part(int dir, const char *model, struct err *err);
+
+/* A model that is here in part goes back below .part, to be made whole there. 0, −ENOENT: it has no
+ * name; −EBUSY: another process brings it; −errno; with a sentence. */
+int settle_take_name(int dir, const char *model, struct err *err);
 
 struct settle_setup { /* all borrowed */
     int dir;          /* the folder of models */

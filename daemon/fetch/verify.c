@@ -13,6 +13,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/manifest.h"
 #include "daemon/fetch/part_file.h"
+#include "engine/file/have_map.h"
 
 static bool read_entry(const json_t *entry, struct hub_file *ret)
 {
@@ -65,17 +66,85 @@ static int verify_file(int folder, struct hub_file *file, const struct manifest 
     return r;
 }
 
+/* Blocks that have come of a file that is not whole. */
+static int verify_part(int folder, const struct hub_file *file, const struct have_map *have,
+                       const struct manifest *manifest, struct err *err)
+{
+    uint8_t(*listed)[DIGEST] = manifest ? manifest_hashes_of(manifest, file->name) : NULL, found[DIGEST];
+    const int fd = listed ? openat(folder, file->name, O_RDONLY | O_CLOEXEC) : -1;
+    struct digest *digest = digest_new();
+    uint8_t *block = xmalloc(BLOCK_BYTES);
+    int r = fd < 0
+                ? err_set(err, -EBADMSG,
+                          "%s is here in part, and cannot be compared with a list of its blocks", file->name)
+                : 0;
+    for (uint32_t b = 0; !r && (uint64_t)b * BLOCK_BYTES < file->size; b++) {
+        const uint64_t at = (uint64_t)b * BLOCK_BYTES, left = file->size - at;
+        const size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
+        if (!have_map_has(have, b))
+            continue;
+        if (pread(fd, block, n, (off_t)at) != (ssize_t)n)
+            r = err_set(err, -EIO, "block %u of %s cannot be read", b, file->name);
+        digest_add(digest, block, n);
+        digest_take(digest, found);
+        if (!r && memcmp(found, listed[b], sizeof found) != 0)
+            r = err_set(err, -EBADMSG,
+                        "block %u of %s is not what came: it has been changed, or the disk is damaged", b,
+                        file->name);
+    }
+    free(block);
+    digest_free(digest);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+/* ret_n: bytes that were read. */
+static int verify_one(int folder, struct hub_file *file, const struct manifest *manifest, uint64_t *ret_n,
+                      struct err *err)
+{
+    struct have_map *have;
+    *ret_n = file->size;
+    if (have_map_read(&have, folder, file->name, file->size))
+        return verify_file(folder, file, manifest, err);
+    *ret_n = have_map_bytes(have, file->size);
+    const int r = verify_part(folder, file, have, manifest, err);
+    have_map_close(have);
+    return r;
+}
+
+/* Bytes of its files that are here. */
+static uint64_t here_of(int folder, const json_t *files)
+{
+    uint64_t sum = 0;
+    size_t i;
+    json_t *entry;
+    json_array_foreach (files, i, entry) {
+        struct hub_file file;
+        struct have_map *have;
+        if (!read_entry(entry, &file))
+            continue;
+        if (have_map_read(&have, folder, file.name, file.size)) {
+            sum += file.size;
+            continue;
+        }
+        sum += have_map_bytes(have, file.size);
+        have_map_close(have);
+    }
+    return sum;
+}
+
 int verify_model(int dir, const char *model,
                  void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file), void *owner,
                  struct err *err)
 {
     json_t *record = models_record_read(dir, model), *entry;
     const int folder = openat(dir, model, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const uint64_t total = (uint64_t)json_integer_value(json_object_get(record, "bytes"));
+    const uint64_t total = folder < 0 ? 0 : here_of(folder, json_object_get(record, "files"));
     struct manifest *manifest = NULL;
     uint64_t done = 0;
     size_t i;
-    int r = folder < 0 ? err_set(err, -ENOENT, "%s is not here whole", model)
+    int r = folder < 0 ? err_set(err, -ENOENT, "%s is not here", model)
             : json_array_size(json_object_get(record, "files"))
                 ? load_manifest(dir, model, record, &manifest, err)
                 : err_set(err, -ENOENT,
@@ -86,8 +155,9 @@ int verify_model(int dir, const char *model,
         if (!r && !read_entry(entry, &file))
             r = err_set(err, -EBADMSG, "the record of %s cannot be read: remove it, and pull it again",
                         model);
-        r = r ? r : verify_file(folder, &file, manifest, err);
-        done += r ? 0 : file.size;
+        uint64_t n = 0;
+        r = r ? r : verify_one(folder, &file, manifest, &n, err);
+        done += r ? 0 : n;
         if (!r)
             progress(owner, done, total, file.name);
     }

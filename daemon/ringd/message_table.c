@@ -178,7 +178,10 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                           {JOB, RANK, OBJECT("plan", NEEDED, .doc = "see below"),
                            LIST("nodes", NEEDED, .doc = "ids in hex, by rank"),
                            OBJECT("origin", .doc = "where it was submitted, if not at the head"),
-                           OBJECT("taken", .doc = "from whom the head took it over: `from`, `attempt`")}},
+                           OBJECT("taken", .doc = "from whom the head took it over: `from`, `attempt`"),
+                           LIST("holders", .doc = "ids in hex: of nodes that have the weights of a model "
+                                                  "with a name"),
+                           FLAG("parts", .doc = "none of these has all of them")}},
     [MESSAGE_JOB_READY] =
         {"job-ready",
          MESSAGE_FROM_RANK,
@@ -369,19 +372,22 @@ static const struct message_row rows[MESSAGE_KINDS] = {
     /* --- models by their names --- */
     [MESSAGE_MODEL_WANT] = {"model-want",
                             MESSAGE_FROM_MEMBER,
-                            "a job needs this model there",
+                            "a job needs the outline of this model there",
                             {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "ORG/NAME@COMMIT"),
-                             TEXT("how", 8, NEEDED,
-                                  .doc = "if it is missing: `pull` it from the hub, `take` it from the nodes "
-                                         "of `from`, or `ask`: only say so"),
+                             TEXT(
+                                 "how", 8, NEEDED,
+                                 .doc = "if it is missing: `pull` the model from the hub, `take` the outline "
+                                        "from the nodes of `from`, or `ask`: only say so"),
                              TEXT("content", MODEL_CONTENT, .doc = "which files it is, §7.5"),
                              LIST("from", .doc = "ids of two of its neighbours at most, in hex")}},
     [MESSAGE_MODEL_TOLD] = {"model-told",
                             MESSAGE_FROM_MEMBER,
-                            "to who wants it: how much of the model is there; again while that changes",
+                            "to who wants it: how much of the outline is there; again while that changes",
                             {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "as it was asked for"),
-                             FLAG("ready", NEEDED, .doc = "it is there, whole"),
-                             WHOLE("done", FIELD_ANY, NEEDED, .doc = "bytes that are there"),
+                             FLAG("ready", NEEDED, .doc = "its outline is there"),
+                             FLAG("whole", NEEDED, .doc = "all of it is"),
+                             WHOLE("done", FIELD_ANY, NEEDED,
+                                   .doc = "bytes that are there of what is coming"),
                              WHOLE("total", FIELD_ANY, NEEDED, .doc = "of so many; 0: not known yet"),
                              WHOLE("rate", FIELD_ANY, NEEDED, .doc = "bytes a second"),
                              TEXT("why", SENTENCE, .doc = "it cannot be had: a sentence"),

@@ -6,9 +6,11 @@
 
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/hub/bring.h"
 #include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/workers.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
@@ -51,6 +53,23 @@ static void on_changed(void *owner)
         coord_changed(n->coord);
 }
 
+static void on_coming(void *owner, const struct bring_coming *c)
+{
+    const struct node *n = owner;
+    json_t *event = json_pack("{s:s s:s s:s s:I s:I s:f}", "ev", "coming", "model", c->model, "from", c->from,
+                              "done", (json_int_t)c->done, "total", (json_int_t)c->total, "rate", c->rate);
+    if (n->workers)
+        workers_coming(n->workers, c->model, event);
+    json_decref(event);
+}
+
+static void on_brought(void *owner, const char *model, const char *why)
+{
+    const struct node *n = owner;
+    if (n->workers)
+        workers_brought(n->workers, model, why);
+}
+
 void node_open_hub(struct node *n)
 {
     n->supply = supply_new(&(struct supply_setup){.base = n->base,
@@ -63,5 +82,7 @@ void node_open_hub(struct node *n)
                                                   .send = send_message,
                                                   .in_use = in_use,
                                                   .changed = on_changed,
+                                                  .coming = on_coming,
+                                                  .brought = on_brought,
                                                   .owner = n});
 }

@@ -14,7 +14,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/api/metrics_text.h"
-#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/machine/cgroup.h"
 #include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/plan/cost_query.h"
@@ -127,6 +127,12 @@ static bool has_model(void *owner, const char *model, const struct members_ring 
     return supply_is_there(n->supply, model, ring, why, size);
 }
 
+static json_t *holders(void *owner, const char *model, bool *ret_parts)
+{
+    const struct node *n = owner;
+    return supply_holders(n->supply, model, ret_parts);
+}
+
 static void open_coord(struct node *n)
 {
     n->coord = coord_new(&(struct coord_setup){.base = n->base,
@@ -144,6 +150,7 @@ static void open_coord(struct node *n)
                                                .last_words = last_words,
                                                .plan = plan_here,
                                                .has_model = n->supply ? has_model : NULL,
+                                               .holders = n->supply ? holders : NULL,
                                                .begins = on_begins,
                                                .deployments = deployments,
                                                .is_wanted = is_wanted,
@@ -296,6 +303,18 @@ static bool on_served(void *owner, uint64_t job, const char *kind, const json_t 
     return n->desk && desk_hear(n->desk, job, kind, event);
 }
 
+static const char *content_of(void *owner, const char *model)
+{
+    const struct node *n = owner;
+    return supply_content(n->supply, model);
+}
+
+static void bring(void *owner, const char *model, const json_t *blocks, const json_t *from, bool parts)
+{
+    const struct node *n = owner;
+    supply_bring(n->supply, model, blocks, from, parts);
+}
+
 static uint64_t free_memory(void *owner)
 {
     const struct node *n = owner;
@@ -320,6 +339,8 @@ static void open_workers(struct node *n)
                                                               .owner = n,
                                                               .stage_begins = on_stage_begins,
                                                               .changed = on_worker_changed,
+                                                              .content = n->supply ? content_of : NULL,
+                                                              .bring = n->supply ? bring : NULL,
                                                               .served = on_served},
                                                      .free_memory = free_memory});
 }

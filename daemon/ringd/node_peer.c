@@ -111,11 +111,12 @@ static uint64_t path_at(void *owner, const char *address)
     return paths_at(n->members, n->peers, address);
 }
 
+/* A model is carried for no job. */
 static bool works(void *owner, const uint8_t id[16], const uint8_t head[16], uint64_t job)
 {
     const struct node *n = owner;
     const struct member *m = members_find(n->members, id);
-    return m && member_stage_of(m, head, job) && members_reachable(n->members, id);
+    return m && (!job || member_stage_of(m, head, job)) && members_reachable(n->members, id);
 }
 
 static const char *name(void *owner, const uint8_t *id)

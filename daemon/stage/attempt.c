@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan_admit.h"
 #include "daemon/stage/stage_cell.h"
-#include "daemon/stage/stage_weights.h"
+#include "daemon/stage/share/stage_weights.h"
 #include "engine/file/maps.h"
 
 static void on_traced(void *owner, json_t *event)
@@ -155,6 +156,17 @@ static int open_hold(struct attempt *a, const struct config *config, struct err 
                     err);
 }
 
+/* One name may stand for other files on another node: then nothing is computed. */
+static int check_content(const struct attempt *a, const char *here, struct err *err)
+{
+    if (!*a->plan.content || a->plan.tune.random_init || (here && !strcmp(here, a->plan.content)))
+        return 0;
+    return err_set(err, -ESTALE,
+                   "%s is here with other files than on the head (%.8s, the head's %.8s): `ringctl models "
+                   "verify` says which are right, and `models remove` lets them come again",
+                   a->plan.model, here ? here : "not known", a->plan.content);
+}
+
 int attempt_admit(struct attempt *a, struct config *ret, const json_t *msg, struct err *err)
 {
     int r = job_plan_decode(&a->plan, json_object_get(msg, "plan"), err);
@@ -167,9 +179,17 @@ int attempt_admit(struct attempt *a, struct config *ret, const json_t *msg, stru
         r = plan_admit(&a->plan, ret, a->rank, a->is_head, err);
     if (!r)
         r = plan_admit_memory(&a->plan, ret, a->rank, memory_of_machine(), err);
-    if (!r && a->rank && !a->plan.tune.random_init)
-        r = weights_of_rank(a->events, &a->plan, ret, a->rank, err);
+    if (!r)
+        r = check_content(a, json_string_value(json_object_get(msg, "content")), err);
     return r;
+}
+
+int attempt_compare(struct attempt *a, const struct config *config, struct err *err)
+{
+    return a->plan.tune.random_init ? 0
+           : *a->plan.content       ? weights_check_tied_here(&a->plan, config, a->rank, err)
+           : a->rank                ? weights_of_rank(a->events, &a->plan, config, a->rank, err)
+                                    : 0;
 }
 
 int attempt_open(struct attempt *a, const struct config *config, struct num *num, struct maps *maps,

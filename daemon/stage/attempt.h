@@ -40,6 +40,8 @@ struct attempt {
 /* The daemon's message "open": takes its plan and rank, and checks them against the model and this
  * machine. ret: of the model. */
 int attempt_admit(struct attempt *a, struct config *ret, const json_t *msg, struct err *err);
+/* Then, once the rank's share of the model is on this node: compares it with the head's. */
+int attempt_compare(struct attempt *a, const struct config *config, struct err *err);
 /* Then: allocates and maps all that the plan gives this rank, and says {"ev":"ready"}. num, maps:
  * borrowed, until attempt_done. */
 int attempt_open(struct attempt *a, const struct config *config, struct num *num, struct maps *maps,

@@ -62,7 +62,8 @@
 #include "daemon/stage/stage_merge.h"
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
-#include "daemon/stage/stage_weights.h"
+#include "daemon/stage/share/stage_share.h"
+#include "daemon/stage/share/stage_weights.h"
 #include "engine/file/maps.h"
 
 struct process {
@@ -78,6 +79,9 @@ struct process {
     atomic_bool must_rest; /* the daemon said so while the job ran */
     bool is_kept;          /* it has rested before */
     bool is_opening;
+    json_t *opening; /* owned: the order that waits for weights, or NULL */
+    struct config config;
+    char lacked[4096]; /* the model whose missing blocks were asked for last */
 };
 
 static int do_plan(struct process *p, const json_t *msg, struct err *err)
@@ -90,6 +94,9 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     p->attempt.is_head = true;
     p->head.planning.must_not_time = json_is_false(json_object_get(msg, "may_time"));
     r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
+    const char *content = json_string_value(json_object_get(msg, "content"));
+    if (!p->head.plan.tune.random_init)
+        snprintf(p->head.plan.content, sizeof p->head.plan.content, "%s", content ? content : "");
     if (!r && !p->head.spec.dry_run)
         r = weights_of_head(&p->head, err);
     if (r)
@@ -145,22 +152,91 @@ static int make_num(struct process *p, int threads, struct err *err)
     return num_new(&p->num, threads, err);
 }
 
-static int do_open(struct process *p, const json_t *msg, struct err *err)
+/* 1: it was said what is missing of the model, and the daemon answers when that is here. */
+static int say_lacks(struct process *p, const char *model, bool (*want)(void *arg, const char *name),
+                     void *arg, struct err *err)
 {
-    struct config config;
-    p->is_opening = true;
-    int r = attempt_admit(&p->attempt, &config, msg, err);
+    json_t *blocks;
+    const int r = share_lacks(&blocks, model, want, arg, err);
+    if (r || !json_array_size(blocks)) {
+        json_decref(blocks);
+        return r;
+    }
+    const bool is_said = !strcmp(p->lacked, model);
+    snprintf(p->lacked, sizeof p->lacked, "%s", model);
+    if (is_said)
+        json_decref(blocks);
+    else
+        stage_event(&p->events, "lacks", json_pack("{s:s s:o}", "model", model, "blocks", blocks));
+    return is_said ? err_set(err, -ENODATA,
+                             "parts of %s that this rank needs have come, and are not on the disk: `ringctl "
+                             "models verify` looks at it",
+                             model)
+                   : 1;
+}
+
+static int find_lacks(struct process *p, struct err *err)
+{
+    const struct attempt *a = &p->attempt;
+    struct share_want own;
+    int r = share_want_init(&own, &a->plan, &p->config, a->rank, err);
+    if (r)
+        return r;
+    if (!a->plan.tune.random_init)
+        r = say_lacks(p, a->plan.model, share_wants, &own, err);
+    if (!r && a->draft)
+        r = say_lacks(p, a->draft, NULL, NULL, err);
+    share_want_done(&own);
+    return r;
+}
+
+static void forget_opening(struct process *p)
+{
+    json_decref(p->opening);
+    p->opening = NULL;
+    *p->lacked = '\0';
+}
+
+/* Once nothing is missing of its models. */
+static int open_layers(struct process *p, struct err *err)
+{
+    const json_t *msg = p->opening;
+    int r = find_lacks(p, err);
+    if (r > 0)
+        return 0;
+    if (!r)
+        r = attempt_compare(&p->attempt, &p->config, err);
     if (!r)
         r = make_num(p, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (!r && !p->maps && !(p->maps = maps_new()))
         r = err_set(err, -ENOMEM, "out of memory");
     if (r)
         return explain_rights(p, r, err);
-    p->attempt.draft = p->head.draft ? draft_model_dir(p->head.draft) : NULL;
     r = head_open_draft(&p->head, p->num, p->maps, err);
-    r = r ? r : attempt_open(&p->attempt, &config, p->num, p->maps, err);
+    r = r ? r : attempt_open(&p->attempt, &p->config, p->num, p->maps, err);
     p->is_opening = r;
+    forget_opening(p);
     return r;
+}
+
+static int do_open(struct process *p, const json_t *msg, struct err *err)
+{
+    forget_opening(p);
+    p->is_opening = true;
+    const int r = attempt_admit(&p->attempt, &p->config, msg, err);
+    if (r)
+        return explain_rights(p, r, err);
+    p->opening = json_deep_copy(msg);
+    p->attempt.draft = p->head.draft ? draft_model_dir(p->head.draft) : NULL;
+    return open_layers(p, err);
+}
+
+/* What was missing is here, or does not come. */
+static int do_brought(struct process *p, const json_t *msg, struct err *err)
+{
+    const char *why = json_string_value(json_object_get(msg, "error"));
+    return why ? err_set(err, -ENODATA, "parts of %s that this rank needs do not come: %s", p->lacked, why)
+               : open_layers(p, err);
 }
 
 static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct err *err)
@@ -258,6 +334,7 @@ static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 static void rest(struct process *p)
 {
     attempt_done(&p->attempt);
+    forget_opening(p);
     head_rest(&p->head);
     atomic_store(&p->must_rest, false);
     p->is_kept = true;
@@ -364,7 +441,9 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
         r = do_open(p, msg, err);
     else if (what && !strcmp(what, "run") && p->attempt.runner)
         return do_run(p, msg, err);
-    else if (what && !strcmp(what, "rest") && p->attempt.runner) {
+    else if (what && !strcmp(what, "brought") && p->opening)
+        r = do_brought(p, msg, err);
+    else if (what && !strcmp(what, "rest") && (p->attempt.runner || p->opening)) {
         rest(p);
         return 1;
     } else
@@ -383,6 +462,7 @@ static void process_done(struct process *p)
     num_free(p->num);
     stage_events_done(&p->events);
     progress_detach(p->progress);
+    json_decref(p->opening);
     json_decref(p->cell);
 }
 

@@ -49,6 +49,9 @@ void st_close(struct st *st)
     for (size_t i = 0; i < st->nabsent; i++)
         free(st->absent[i]);
     free(st->absent);
+    for (size_t i = 0; i < st->nstand_ins; i++)
+        free(st->stand_ins[i]);
+    free(st->stand_ins);
     free(st->shards);
     free(st->entries);
     free(st->names);
@@ -297,6 +300,10 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
         r = open_indexed(st, dir, want, arg, how, err);
     else if ((r = st_set_add(st, single, how.map, err)) == 0)
         r = complete(st, NULL, err);
+    if (r == 0 && how.stands_in)
+        r = st_away_stand_in(st, err);
+    else if (r == 0 && how.map)
+        r = st_away_check(st, dir, want, arg, err);
     free(single);
     if (r < 0) {
         st_close(st);
@@ -321,6 +328,13 @@ int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const c
                struct maps *maps, struct err *err)
 {
     return st_set_open_dir(ret, dir, want, arg, (struct st_how){.map = true, .maps = maps}, err);
+}
+
+int st_map_stand_in(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                    struct maps *maps, struct err *err)
+{
+    return st_set_open_dir(ret, dir, want, arg, (struct st_how){.map = true, .stands_in = true, .maps = maps},
+                           err);
 }
 
 /* --- looking at it ---------------------------------------------------------------------------- */
@@ -381,7 +395,7 @@ size_t st_names(const struct st *st, const char *const **ret)
 void st_willneed(const struct st *st, const struct st_tensor *t)
 {
     const struct st_shard *shard = &st->shards[t->file];
-    if (!shard->map || t->bytes == 0)
+    if (!shard->map || t->bytes == 0 || t->is_away)
         return;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t at = (size_t)((const char *)t->data - (const char *)shard->map), from = at & ~(page - 1);
@@ -393,8 +407,15 @@ void st_dontneed(const struct st *st, const struct st_tensor *t)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t begin = (uintptr_t)t->data, first = (begin + page - 1) / page * page,
                     end = (begin + t->bytes) / page * page;
-    if (st->shards[t->file].map && end > first)
+    if (st->shards[t->file].map && end > first && !t->is_away)
         madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+const char *st_place(const struct st *st, const struct st_tensor *t, uint64_t *ret_at)
+{
+    const struct st_entry *e = (const struct st_entry *)t; /* its first member */
+    *ret_at = st->shards[t->file].data_at + e->begin;
+    return st->shards[t->file].path;
 }
 
 void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY])

@@ -26,6 +26,7 @@ struct st_tensor {
     size_t elements, bytes;
     const void *data; /* inside the mapping; at least 1-byte aligned only */
     size_t file;      /* index of the shard it lies in */
+    bool is_away;     /* its bytes have not come to this node, or not all of them (have_map.h) */
 };
 
 struct maps;
@@ -45,17 +46,23 @@ void st_row(const struct st_tensor *t, size_t row, size_t cols, float *ret);
  * are then unknown. */
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err);
-/* The same without the data: names, types and shapes of all. */
+/* The same without the data: names, types and shapes of all, also of those that are away. */
 int st_open_heads(struct st **ret, const char *dir, struct err *err);
 /* The same, with mappings of `maps` (borrowed until it is closed), which keeps them. */
 int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err);
 int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                struct maps *maps, struct err *err);
+/* For timing alone: tensors that are away are zeros there, and small ones pseudo-random numbers, so
+ * that a router still spreads its tokens. */
+int st_map_stand_in(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                    struct maps *maps, struct err *err);
 void st_close(struct st *st);
 
 size_t st_count(const struct st *st);
 const struct st_tensor *st_at(const struct st *st, size_t i);           /* sorted by name */
 const struct st_tensor *st_find(const struct st *st, const char *name); /* NULL if absent */
+/* Where its bytes lie: the file, borrowed from the set, and the first of them in it. */
+const char *st_place(const struct st *st, const struct st_tensor *t, uint64_t *ret_at);
 /* All names the index lists, opened or not (equal to the tensors for a single file), sorted: for
  * naming what is extra. */
 size_t st_names(const struct st *st, const char *const **ret);

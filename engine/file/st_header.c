@@ -323,6 +323,8 @@ static int add_open(struct st *st, int fd, bool map, struct err *err)
         return r;
     size_t first = st->count;
     r = read_header(st, fd, err);
+    if (r == 0)
+        r = st_away_mark(st, st->entries + first, st->count - first, err);
     if (r == 0 && map)
         r = st_set_map(st->maps, shard, fd, st->entries + first, st->count - first, err);
     return r;

@@ -34,6 +34,8 @@ struct st {
     char *
         *absent; /* owned, and each of them: paths of shards that were left out because they are not there */
     size_t nabsent;
+    void **stand_ins; /* owned, and each of them: data of tensors that are away */
+    size_t nstand_ins;
     size_t
         listed_bytes; /* of all tensors, as an index says (metadata.total_size); 0: it does not, or there is none */
 };
@@ -54,6 +56,7 @@ int st_set_add_shard(struct st *st, const char *path, struct err *err);
  * out, and listed. */
 struct st_how {
     bool map, may_lack;
+    bool stands_in;    /* as st_map_stand_in */
     struct maps *maps; /* borrowed while it is open, or NULL */
 };
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
@@ -63,6 +66,14 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
  * tensors, and of all of them the names, as keys of `names`. */
 int st_gguf_add(struct st *st, json_t *names, const char *path, bool (*want)(void *arg, const char *name),
                 void *arg, bool map, struct err *err);
+
+/* st_away.c. Marks which of the tensors of the shard added last are away, which has n of them. */
+int st_away_mark(struct st *st, struct st_entry *entries, size_t n, struct err *err);
+/* Of a mapped set: no wanted tensor is away; others have no data then. −ENODATA and a sentence. */
+int st_away_check(struct st *st, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                  struct err *err);
+/* Gives small ones that are away data of their own. */
+int st_away_stand_in(struct st *st, struct err *err);
 
 /* Where a name stands among `names`; SIZE_MAX: nowhere. */
 size_t st_set_find_name(const struct st *st, const char *name);

@@ -49,7 +49,7 @@ static int list(struct weights *w, bool (*want)(void *arg, const char *name), vo
         w->entry[i] = SIZE_MAX;
     for (size_t i = 0; i < w->st->count; i++) {
         const char *name = w->st->entries[i].t.name;
-        w->is_listed[i] = !want || want(arg, name);
+        w->is_listed[i] = !w->st->entries[i].t.is_away && (!want || want(arg, name));
         w->entry[st_set_find_name(w->st, name)] = i;
     }
     return 0;

@@ -16,10 +16,11 @@
 
 struct weights; /* the tensors of a model directory */
 
-/* Lists the tensors whose names are wanted (want NULL: all), and takes from the cache the hashes of
- * files that are as they were. The header of each file is checked, so a truncated file is an error
- * that names it. A file that is not here leaves its tensors unknown. layers: of the model. cache:
- * folder for the hashes, made when something is written to it; NULL: nothing is kept. */
+/* Lists the tensors whose names are wanted (want NULL: all), and takes from the cache the hashes
+ * of files that are as they were. The header of each file is checked, so a truncated file is an
+ * error that names it. A file that is not here leaves its tensors unknown, and so do bytes that
+ * are not. layers: of the model. cache: folder for the hashes, made when something is written to
+ * it; NULL: nothing is kept. */
 int weights_open(struct weights **ret, const char *dir, size_t layers, const char *cache,
                  bool (*want)(void *arg, const char *name), void *arg, struct err *err);
 void weights_close(struct weights *w);

@@ -46,6 +46,7 @@ struct stage_spec {
     size_t seqs;           /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
     const char *cache_dir; /* borrowed during stage_open */
+    bool stands_in;        /* it is only timed: what of the files is not on this node has stand-ins (st.h) */
     struct maps *maps;     /* borrowed: what it maps comes from there and stays there; NULL: its own */
     size_t positions;      /* longest sequence; of the KV cache when kv */
     bool kv;               /* generation, and nothing else */

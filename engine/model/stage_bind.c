@@ -88,8 +88,9 @@ int stage_open_files(struct stage *s, struct err *err)
         r = names_make(&w, s, s->units[i].index);
     if (!r && stage_head_borrows(s))
         r = names_make(&w, s, 0);
-    r = r ? err_set(err, r, "out of memory")
-          : st_map_dir(&s->st, s->spec.model_dir, is_wanted, &w, s->spec.maps, err);
+    r = r                   ? err_set(err, r, "out of memory")
+        : s->spec.stands_in ? st_map_stand_in(&s->st, s->spec.model_dir, is_wanted, &w, s->spec.maps, err)
+                            : st_map_dir(&s->st, s->spec.model_dir, is_wanted, &w, s->spec.maps, err);
     if (!r && s->spec.maps)
         forget_others(s, &w);
     free(w.at);

@@ -38,6 +38,8 @@ static void check_frame(const uint8_t *bytes, size_t n)
         expect((uint64_t)f.b + f.n <= BLOCK_BYTES);
     if (f.kind == CARRY_LIST)
         expect((uint64_t)f.b + f.n <= f.a && f.a <= MANIFEST_MAX);
+    if (f.kind == CARRY_HAVE)
+        expect(f.a < f.b && f.a + ((uint64_t)f.n - 1) * 8 < f.b);
     if (f.kind == CARRY_WANT)
         expect(f.b <= CARRY_WANTS);
 }

@@ -62,6 +62,7 @@ void carry_world_open(struct carry_world *w, size_t bytes)
     assert_non_null(mkdtemp(w->root));
     for (size_t i = 0; i < bytes; i++)
         w->weights[i] = (uint8_t)((x = x * 1664525 + 1013904223) >> 24);
+    memcpy(w->weights, &(uint64_t){BLOCK_BYTES + 100}, sizeof(uint64_t));
     w->dir = carry_world_folder(w, 'a');
     const int folder = settle_open_part(w->dir, CARRY_MODEL, &err);
     assert_true(folder >= 0);
@@ -97,13 +98,15 @@ void carry_world_close(struct carry_world *w)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static void be_node(int ipc, int dir, const char *content, uint64_t patience_us, uint64_t rate)
+/* Takes the reference. */
+static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_t patience_us, uint64_t rate)
 {
     struct err err = {""};
     const struct carry_setup setup = {.ipc = ipc,
                                       .dir = dir,
                                       .model = CARRY_MODEL,
                                       .content = content,
+                                      .want = want,
                                       .rate = rate,
                                       .patience_us = patience_us,
                                       .idle_us = 100000};
@@ -113,7 +116,22 @@ static void be_node(int ipc, int dir, const char *content, uint64_t patience_us,
     _exit(0);
 }
 
-void carry_node_start(struct carry_node *n, int dir, const char *content, uint64_t patience_us, uint64_t rate)
+static json_t *want_order(uint32_t first, uint32_t end)
+{
+    json_t *blocks = json_array();
+    if (first < end)
+        json_array_append_new(blocks,
+                              json_pack("[s,I,I]", "model.safetensors", (json_int_t)first, (json_int_t)end));
+    return json_pack("{s:s s:o s:i}", "do", "want", "blocks", blocks, "number", 1);
+}
+
+void carry_node_want(struct carry_node *n, uint32_t first, uint32_t end)
+{
+    assert_int_equal(ipc_send(n->ipc, want_order(first, end)), 0);
+}
+
+static void start_node(struct carry_node *n, int dir, const char *content, json_t *want, uint64_t patience_us,
+                       uint64_t rate)
 {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -123,10 +141,21 @@ void carry_node_start(struct carry_node *n, int dir, const char *content, uint64
         /* Sockets of others must end when their owners do. */
         const int ipc = fcntl(ends[1], F_DUPFD_CLOEXEC, HIGH), own = fcntl(dir, F_DUPFD_CLOEXEC, HIGH);
         close_range(3, HIGH - 1, 0);
-        be_node(ipc, own, content, patience_us, rate);
+        be_node(ipc, own, content, want, patience_us, rate);
     }
+    json_decref(want);
     close(ends[1]);
     n->ipc = ends[0];
+}
+
+void carry_node_start(struct carry_node *n, int dir, const char *content, uint64_t patience_us, uint64_t rate)
+{
+    start_node(n, dir, content, want_order(0, CARRY_WORLD_BLOCKS), patience_us, rate);
+}
+
+void carry_node_start_for(struct carry_node *n, int dir, const char *content, uint32_t first, uint32_t end)
+{
+    start_node(n, dir, content, want_order(first, end), UINT64_C(60000000), 0);
 }
 
 void carry_node_kill(struct carry_node *n)
@@ -231,6 +260,7 @@ void carry_peer_open(struct carry_peer *p, struct carry_world *w, struct carry_n
                              .give = UINT32_MAX,
                              .flipped = UINT32_MAX,
                              .asked = calloc(w->manifest->blocks, 1)};
+    memset(p->has, 0xff, sizeof p->has);
     assert_int_equal(carry_line_open(&p->line, &other, ends[1], clock_now()), 0);
 }
 
@@ -298,6 +328,9 @@ static void serve_frame(struct carry_peer *p, const struct carry_frame *f)
 {
     if (f->kind == CARRY_ASK)
         give_list(p);
+    if (f->kind == CARRY_WHICH)
+        carry_peer_say(p, CARRY_HAVE, 0, p->world->manifest->blocks, p->has,
+                       (p->world->manifest->blocks + 7) / 8);
     if (f->kind != CARRY_WANT)
         return;
     assert_int_equal(f->b, 1);

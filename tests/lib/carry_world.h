@@ -15,6 +15,8 @@
 
 #define CARRY_MODEL "org/name@0123456789abcdef0123456789abcdef01234567"
 
+enum { CARRY_WORLD_BLOCKS = 11 /* of the weights, in all tests */ };
+
 struct carry_world {
     char root[64];
     int dir; /* the folder of models of the node that pulled it */
@@ -26,7 +28,7 @@ struct carry_world {
     size_t bytes;
     uint32_t paths;
 };
-/* A whole model with weights of so many bytes. */
+/* A whole model with weights of so many bytes, whose head ends in their second block. */
 void carry_world_open(struct carry_world *w, size_t bytes);
 void carry_world_close(struct carry_world *w);
 /* An empty folder of models, of a node with that letter; a descriptor. */
@@ -36,9 +38,14 @@ struct carry_node {
     pid_t pid;
     int ipc;
 };
-/* The rate may be 0. dir stays the caller's. */
+/* One that wants all of the model. The rate may be 0. dir stays the caller's. */
 void carry_node_start(struct carry_node *n, int dir, const char *content, uint64_t patience_us,
                       uint64_t rate);
+/* One that wants its outline, and blocks [first, end) of its weights; of none it is the outline
+ * alone. */
+void carry_node_start_for(struct carry_node *n, int dir, const char *content, uint32_t first, uint32_t end);
+/* It wants these as well, from now on. */
+void carry_node_want(struct carry_node *n, uint32_t first, uint32_t end);
 /* By SIGKILL. */
 void carry_node_kill(struct carry_node *n);
 /* Waits for its end, after it was let go. */
@@ -59,6 +66,7 @@ struct carry_peer {
     uint32_t given;    /* blocks that have left */
     uint32_t wanted;   /* blocks that it was asked for */
     uint8_t *asked;    /* of each block, how often */
+    uint8_t has[64];   /* a bit for each block that it says it has; all, unless its test says else */
     uint32_t flipped;  /* the block of which one byte is wrong; UINT32_MAX: none */
     uint32_t kept[64]; /* what it was asked for, and has not given */
     unsigned n_kept;

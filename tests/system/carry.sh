@@ -18,9 +18,12 @@ kill $hub_pid
 generates() { limit 120 "$ringctl" --socket "$(sock_of 1)" generate --model test/tiny --max-tokens 12 --seed 3 Once; }
 store_of() { echo "$work/n$1/models"; }
 carrier_of() { child_of "$1" ringd-fetch; }
-forget_it() { # on NODE...
+forget_it() { # on NODE..., once it has heard that the job is over
     for node; do
-        on "$node" models remove test/tiny >/dev/null || fail "remove on n$node"
+        deadline=$(($(milliseconds) + 10000))
+        until on "$node" models remove test/tiny >/dev/null 2>"$work/err"; do
+            [ "$(milliseconds)" -lt "$deadline" ] || fail "remove on n$node: $(cat "$work/err")"
+        done
         [ ! -e "$(store_of "$node")/$model" ] || fail "n$node still has it"
     done
 }

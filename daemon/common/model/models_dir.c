@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "engine/file/have_map.h"
 
 enum { RECORD_MAX = 4 << 20 };
 
@@ -163,7 +164,7 @@ int models_ref_write(int dir, const struct model_name *name, const char *commit)
     return models_file_write(dir, path, commit, strlen(commit));
 }
 
-bool models_is_whole(int dir, const char *model)
+bool models_has_name(int dir, const char *model)
 {
     char path[MODELS_PATH + 16];
     snprintf(path, sizeof path, "%s/config.json", model);
@@ -205,54 +206,88 @@ static DIR *open_folder(int dir, const char *path)
     return d;
 }
 
-static uint64_t bytes_in(int dir, const char *path)
+/* A file that is here in part has a map, and what it says is what is here. */
+static uint64_t here_of(int folder, const char *name, const struct stat *st)
+{
+    struct have_map *have;
+    if (have_map_read(&have, folder, name, (uint64_t)st->st_size))
+        return (uint64_t)st->st_size;
+    const uint64_t bytes = have_map_bytes(have, (uint64_t)st->st_size);
+    have_map_close(have);
+    return bytes;
+}
+
+static bool is_map(const char *name)
+{
+    const size_t n = strlen(name), end = sizeof HAVE_ENDING - 1;
+    return n > end && !strcmp(name + n - end, HAVE_ENDING);
+}
+
+struct folder_sum {
+    uint64_t on_disk, here;
+    bool has_maps;
+};
+
+static struct folder_sum sum_up(int dir, const char *path)
 {
     DIR *d = open_folder(dir, path);
-    uint64_t sum = 0;
+    struct folder_sum sum = {0};
     struct stat st;
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (*e->d_name != '.' && !fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
-            sum += (uint64_t)st.st_blocks * 512;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (*e->d_name == '.' || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            continue;
+        sum.on_disk += (uint64_t)st.st_blocks * 512;
+        sum.has_maps |= is_map(e->d_name);
+        sum.here += is_map(e->d_name) ? 0 : here_of(dirfd(d), e->d_name, &st);
+    }
     if (d)
         closedir(d);
     return sum;
 }
 
-static void add_model(int dir, const char *model, bool is_whole, json_t *list)
+bool models_is_whole(int dir, const char *model)
+{
+    return models_has_name(dir, model) && !sum_up(dir, model).has_maps;
+}
+
+static void add_model(int dir, const char *model, bool has_name, json_t *list)
 {
     char path[MODELS_PATH];
     models_part_path(path, model);
+    const struct folder_sum sum = sum_up(dir, has_name ? model : path);
     json_t *record = models_record_read(dir, model);
     if (!record)
         record = json_object();
     json_object_set_new(record, "model", json_string(model));
-    json_object_set_new(record, "whole", json_boolean(is_whole));
-    json_object_set_new(record, "on_disk", json_integer((json_int_t)bytes_in(dir, is_whole ? model : path)));
+    json_object_set_new(record, "named", json_boolean(has_name));
+    json_object_set_new(record, "whole", json_boolean(has_name && !sum.has_maps));
+    json_object_set_new(record, "here", json_integer((json_int_t)sum.here));
+    json_object_set_new(record, "on_disk", json_integer((json_int_t)sum.on_disk));
     json_array_append_new(list, record);
 }
 
-static void add_org(int dir, const char *path, const char *org, bool is_whole, json_t *list)
+static void add_org(int dir, const char *path, const char *org, bool has_name, json_t *list)
 {
     DIR *d = open_folder(dir, path);
     for (struct dirent *e; d && (e = readdir(d));) {
         char model[MODELS_PATH];
         const int n = snprintf(model, sizeof model, "%s/%s", org, e->d_name);
-        if (n < MODEL_NAME && model_name_is_exact(model) && (!is_whole || models_is_whole(dir, model)))
-            add_model(dir, model, is_whole, list);
+        if (n < MODEL_NAME && model_name_is_exact(model) && (!has_name || models_has_name(dir, model)))
+            add_model(dir, model, has_name, list);
     }
     if (d)
         closedir(d);
 }
 
-static void add_all(int dir, const char *below, bool is_whole, json_t *list)
+static void add_all(int dir, const char *below, bool has_name, json_t *list)
 {
     DIR *d = open_folder(dir, below);
     for (struct dirent *e; d && (e = readdir(d));) {
         char path[MODELS_PATH];
-        if (*e->d_name == '.' || snprintf(path, sizeof path, "%s%s%s", is_whole ? "" : below,
-                                          is_whole ? "" : "/", e->d_name) >= (int)sizeof path)
+        if (*e->d_name == '.' || snprintf(path, sizeof path, "%s%s%s", has_name ? "" : below,
+                                          has_name ? "" : "/", e->d_name) >= (int)sizeof path)
             continue;
-        add_org(dir, path, e->d_name, is_whole, list);
+        add_org(dir, path, e->d_name, has_name, list);
     }
     if (d)
         closedir(d);

@@ -159,6 +159,20 @@ int ctl_pull_main(struct ctl *ctl)
 
 /* --- what is here ----------------------------------------------------------------------------- */
 
+/* What of it is here: all, or "1.2 of 3.4 GB". */
+static void describe_size(const json_t *m, char *to, size_t size)
+{
+    const double here = field_number(m, "here"), all = field_number(m, "bytes");
+    const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0),
+                             part = err_amounts((size_t)all, (size_t)here);
+    if (json_object_get(m, "in_place"))
+        snprintf(to, size, "in place");
+    else if (json_is_true(json_object_get(m, "whole")) || all <= 0)
+        snprintf(to, size, "%s", a.need);
+    else
+        snprintf(to, size, "%s of %s", part.have, part.need);
+}
+
 static void print_models(const json_t *answer)
 {
     const json_t *list = json_object_get(answer, "models"), *m;
@@ -166,13 +180,16 @@ static void print_models(const json_t *answer)
     size_t i;
     json_array_foreach (list, i, m) {
         const char *model = field_text(m, "model", "?"), *at = strchr(model, '@');
-        const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0);
-        const char *state = json_is_true(json_object_get(m, "pinned")) ? "pinned"
-                            : json_is_true(json_object_get(m, "whole"))
-                                ? "ready"
-                                : field_text(json_object_get(m, "pull"), "state", "in part");
+        char held[80];
+        describe_size(m, held, sizeof held);
+        const json_t *pull = json_object_get(m, "pull");
+        const char *last = field_text(pull, "state", "ready");
+        const char *state = json_is_true(json_object_get(m, "pinned"))  ? "pinned"
+                            : json_is_true(json_object_get(m, "whole")) ? "ready"
+                            : has_ended(pull) && strcmp(last, "failed") ? "in part"
+                                                                        : last;
         table_add(t, "%.*s\t%.10s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
-                  at ? at + 1 : "-", json_object_get(m, "in_place") ? "in place" : a.need, state);
+                  at ? at + 1 : "-", held, state);
     }
     if (json_array_size(list)) {
         table_print_free(t, stdout);
@@ -191,8 +208,12 @@ static void print_model(const json_t *m)
     for (i = 0; keys[i]; i++)
         if (json_is_string(json_object_get(m, keys[i])))
             printf("%-9s %s\n", keys[i], field_text(m, keys[i], ""));
+    char held[80];
+    describe_size(m, held, sizeof held);
     printf("%-9s %s\n", "on disk", a.need);
     printf("%-9s %s\n", "whole", json_is_true(json_object_get(m, "whole")) ? "yes" : "no");
+    if (!json_is_true(json_object_get(m, "whole")))
+        printf("%-9s %s\n", "here", held);
     printf("%-9s %s\n", "pinned", json_is_true(json_object_get(m, "pinned")) ? "yes" : "no");
     json_array_foreach (json_object_get(m, "files"), i, file)
         printf("%-9s %s, %.0f bytes, %s\n", i ? "" : "files", field_text(file, "name", "?"),

@@ -191,6 +191,17 @@ static void show_reading(struct meter *m, const json_t *e)
     m->line_open = m->is_passing = true;
 }
 
+/* Weights that a node lacks are on their way. */
+static void show_coming(struct meter *m, const json_t *e)
+{
+    if (!m->is_terminal || m->n)
+        return;
+    meter_clear(m);
+    fputs(field_text(e, "text", "weights are on their way"), stderr);
+    fflush(stderr);
+    m->line_open = m->is_passing = true;
+}
+
 bool meter_event(struct meter *m, const char *type, const json_t *data)
 {
     if (!strcmp(type, "step")) {
@@ -200,6 +211,8 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
         show_start(m, data);
     } else if (!strcmp(type, "reading")) {
         show_reading(m, data);
+    } else if (!strcmp(type, "coming")) {
+        show_coming(m, data);
     } else if (!strcmp(type, "valid")) {
         meter_clear(m);
         print_step(data);

@@ -19,8 +19,7 @@
 
 static void ask_room(struct carry *c)
 {
-    const struct manifest *m = carry_disk_manifest(c->disk);
-    const uint64_t missing = m->bytes - carry_disk_done(c->disk);
+    const uint64_t missing = carry_disk_total(c->disk) - carry_disk_done(c->disk);
     c->room = missing ? ROOM_ASKED : ROOM_GIVEN;
     if (missing) {
         carry_say_progress(c, 0);
@@ -43,19 +42,35 @@ static void add_lane(struct carry *c, struct ipc_lane *lane, int fd)
         carry_lane_lose(c, l, false, "%.100s has %d connections here, as many as there can be",
                         c->setup->model, CARRY_LANES - 1);
     else if (l->is_source && c->is_ready)
-        carry_lane_lose(c, l, false, "%.100s is whole here: nothing is missing", c->setup->model);
+        carry_lane_lose(c, l, false, "all that is wanted of %.100s is here", c->setup->model);
+}
+
+/* More of it is to come. */
+static void take_want(struct carry *c, const json_t *order)
+{
+    const int r = carry_disk_want(c->disk, json_object_get(order, "blocks"), c->err);
+    if (r)
+        carry_fail(c, r);
+    c->is_ready = false;
+    c->want = json_integer_value(json_object_get(order, "number"));
+    c->asks_again = c->room == ROOM_ASKED;
+    c->room = c->asks_again ? ROOM_ASKED : ROOM_UNKNOWN;
+    c->sourced = c->now;
 }
 
 static void take_order(struct carry *c, const json_t *order)
 {
     const char *what = json_string_value(json_object_get(order, "do")),
                *why = json_string_value(json_object_get(order, "why"));
-    if (!what || strcmp(what, "room") != 0 || c->room != ROOM_ASKED)
+    if (what && !strcmp(what, "want"))
+        take_want(c, order);
+    else if (!what || strcmp(what, "room") != 0 || c->room != ROOM_ASKED)
         carry_fail(c, err_set(c->err, -EBADMSG, "ringd says what was not asked for: same version of both?"));
     else if (why)
         carry_fail(c, err_set(c->err, -ENOSPC, "%s", why));
     else
-        c->room = ROOM_GIVEN;
+        c->room = c->asks_again ? ROOM_UNKNOWN : ROOM_GIVEN;
+    c->asks_again = c->asks_again && c->room == ROOM_ASKED;
 }
 
 static void hear_ringd(struct carry *c)
@@ -80,10 +95,10 @@ static void hear_ringd(struct carry *c)
 
 /* --- a turn ----------------------------------------------------------------------------------- */
 
-static bool has_source(const struct carry *c)
+static bool is_fed(const struct carry *c)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (c->lanes[i]->is_source)
+        if (c->lanes[i]->is_source && carry_take_may_get(c, c->lanes[i]))
             return true;
     return false;
 }
@@ -99,6 +114,7 @@ static void forget_lost(struct carry *c)
         if (c->lanes[i]->is_source)
             carry_take_let_go(c, c->lanes[i]);
         carry_line_close(&c->lanes[i]->line);
+        free(c->lanes[i]->has);
         free(c->lanes[i]);
     }
     c->n = kept;
@@ -106,18 +122,13 @@ static void forget_lost(struct carry *c)
 
 static void become_ready(struct carry *c)
 {
-    const int r = carry_disk_is_whole(c->disk) ? 0 : carry_disk_settle(c->disk, c->err);
-    if (r) {
-        carry_fail(c, r);
-        return;
-    }
     c->is_ready = true;
     c->used = c->now;
-    carry_say(c, json_pack("{s:s}", "ev", "ready"));
+    c->readied++;
+    carry_say(c, json_pack("{s:s s:I}", "ev", "ready", "want", c->want));
     for (size_t i = 0; i < c->n; i++)
         if (c->lanes[i]->is_source)
-            carry_lane_lose(c, c->lanes[i], false, "%.100s is whole here: nothing is missing",
-                            c->setup->model);
+            carry_lane_lose(c, c->lanes[i], false, "all that is wanted of %.100s is here", c->setup->model);
 }
 
 /* True: there is more to do at once. */
@@ -158,19 +169,26 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Its files are still hashed, perhaps. */
+static bool has_come(const struct carry *c)
+{
+    return carry_disk_is_checked(c->disk) && carry_disk_done(c->disk) == carry_disk_total(c->disk);
+}
+
 /* Deadlines of the whole. Returns µs until the next one. */
 static uint64_t watch(struct carry *c)
 {
-    const bool is_taking = !c->is_ready, is_fed = has_source(c);
-    if (is_fed || !is_taking || carry_disk_is_complete(c->disk))
+    const bool is_taking = !c->is_ready, has_source = is_fed(c) || has_come(c);
+    if (has_source || !is_taking || carry_disk_is_complete(c->disk))
         c->sourced = c->now;
     if (c->n)
         c->used = c->now;
     const uint64_t lonely = clock_since_us(c->now, c->sourced), unused = clock_since_us(c->now, c->used);
     if (lonely >= c->setup->patience_us)
-        carry_fail(c, err_set(c->err, -ETIMEDOUT, "no node that has %s can be reached", c->setup->model));
+        carry_fail(c, err_set(c->err, -EHOSTUNREACH, "no node that has what is missing of %s can be reached",
+                              c->setup->model));
     c->is_over = c->is_ready && unused >= c->setup->idle_us;
-    if (is_taking && !is_fed && lonely < c->setup->patience_us)
+    if (is_taking && !has_source && lonely < c->setup->patience_us)
         return c->setup->patience_us - lonely;
     return c->is_ready && !c->n && !c->is_over ? c->setup->idle_us - unused : UINT64_MAX;
 }
@@ -222,14 +240,18 @@ static void close_all(struct carry *c)
 
 int carry_run(const struct carry_setup *setup, struct err *err)
 {
-    struct carry c = {.setup = setup, .err = err, .now = clock_now()};
+    struct carry c = {.setup = setup, .err = err, .is_ready = !setup->want, .now = clock_now()};
     if (!model_content_is(setup->content))
         return err_set(err, -EINVAL, "the content that is wanted is no SHA-256");
     int r = carry_disk_open(&c.disk, setup->dir, setup->model, setup->content, err);
     if (r)
         return r;
     c.sourced = c.used = c.filled = c.now;
-    c.room = carry_disk_is_whole(c.disk) ? ROOM_GIVEN : ROOM_UNKNOWN;
+    c.room = ROOM_GIVEN;
+    if (setup->want)
+        take_want(&c, setup->want);
+    else if (!carry_disk_is_named(c.disk))
+        c.r = err_set(err, -ENOENT, "%s is not on this node any more", setup->model);
     while (!c.r && !c.is_over)
         turn(&c);
     if (c.is_over)

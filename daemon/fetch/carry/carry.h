@@ -7,6 +7,7 @@
 #ifndef DAEMON_CARRY_H
 #define DAEMON_CARRY_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "engine/err.h"
@@ -15,16 +16,19 @@ struct carry_setup { /* all borrowed */
     int ipc;         /* ringd's socket: lanes and answers come, events go */
     int dir;         /* the folder of models */
     const char *model, *content;
+    /* {"do": "want"}, of ringd, perhaps with "blocks", a list of [file, first block, the one after
+     * the last]: the outline and these are to come; more such orders may follow. NULL: it gives. */
+    const json_t *want;
     uint64_t rate; /* bytes a second that are given, at most; 0: as many as there can be */
     /* Of the other end of a lane, and of ringd to bring a source at all. */
     uint64_t patience_us;
-    uint64_t idle_us; /* without a lane, once it is whole: then it ends */
+    uint64_t idle_us; /* without a lane, once all is here that is wanted: then it ends */
 };
 #define CARRY_PATIENCE_US (UINT64_C(30) * 1000000)
 #define CARRY_IDLE_US (UINT64_C(5) * 1000000)
 
-/* 0: the model is whole, and nobody wants it now. −ECANCELED: ringd has let go. −ETIMEDOUT, −EIO:
- * may pass; other errors do not; each with a sentence. What has come stays. */
+/* 0: what was wanted is here, and nobody wants anything now. −ECANCELED: ringd has let go. −EIO,
+ * −EBUSY: may pass; other errors do not; each with a sentence. What has come stays. */
 int carry_run(const struct carry_setup *setup, struct err *err);
 
 #endif

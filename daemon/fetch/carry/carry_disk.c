@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Folder, files and names: what is wanted of them is carry_want.c's. Until the model has its name,
+ * its files are below .part, those of weights as NAME.part; from then on all have their names, and
+ * what is not whole has a map beside it. */
 #include "daemon/fetch/carry/carry_disk.h"
 
 #include <errno.h>
@@ -7,63 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
-#include "daemon/fetch/have_map.h"
+#include "daemon/fetch/carry/carry_disk_impl.h"
 #include "daemon/fetch/part_file.h"
 #include "daemon/fetch/settle.h"
-
-enum block_state { BLOCK_MISSING, BLOCK_ASKED, BLOCK_HERE };
-
-struct carry_file {
-    int fd;                /* owned; −1: not opened yet */
-    struct have_map *have; /* owned; NULL: the file has its name, or is not looked at yet */
-    struct digest *hash;   /* owned: of its first `hashed` blocks; NULL: of none */
-    uint32_t hashed;
-    uint32_t checked;  /* blocks of an earlier pull that were looked at */
-    uint64_t left;     /* bytes that such a pull has left */
-    uint64_t unsynced; /* bytes since the last sync */
-    bool is_named;
-};
-
-struct carry_disk {
-    int dir, folder; /* folder: owned */
-    char model[MODEL_NAME], content[DIGEST_HEX];
-    bool is_whole;
-    struct manifest *manifest; /* owned; NULL until it is known */
-    uint8_t *list;             /* owned: the same as bytes */
-    size_t list_n;
-    struct carry_file *files; /* owned: as in the manifest */
-    size_t *order;            /* owned: files as they should come */
-    uint8_t *states;          /* owned: of each block */
-    uint8_t *buf;             /* owned: a block */
-    size_t check, named;      /* files that were looked at; that have their names */
-    size_t next_file;         /* in `order`: no block before these two is missing */
-    uint32_t next_block;
-    uint64_t done;
-};
+#include "engine/file/have_map.h"
 
 /* --- opening ---------------------------------------------------------------------------------- */
-
-static bool is_weights(const struct hub_file *f)
-{
-    const char *ending = strrchr(f->name, '.');
-    return ending && !strcmp(ending, ".safetensors");
-}
-
-/* Small files first: a model that lacks one of them is of no use before its weights have come. */
-static void make_order(struct carry_disk *d)
-{
-    size_t n = 0;
-    d->order = xcalloc(d->manifest->n, sizeof *d->order);
-    for (int turn = 0; turn < 2; turn++)
-        for (size_t i = 0; i < d->manifest->n; i++)
-            if (is_weights(&d->manifest->files[i]) == (turn == 1))
-                d->order[n++] = i;
-}
 
 void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *list, size_t n)
 {
@@ -71,27 +30,33 @@ void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *l
     d->list = list;
     d->list_n = n;
     d->files = xcalloc(manifest->n, sizeof *d->files);
-    for (size_t i = 0; i < manifest->n; i++)
+    for (size_t i = 0; i < manifest->n; i++) {
         d->files[i].fd = -1;
-    d->states = xcalloc((size_t)manifest->blocks + 1, 1);
+        d->files[i].unwanted = manifest->first[i + 1] - manifest->first[i];
+    }
+    d->blocks = xcalloc((size_t)manifest->blocks + 1, sizeof *d->blocks);
     d->buf = xmalloc(BLOCK_BYTES);
-    make_order(d);
+    carry_want_plan(d);
 }
 
+/* Whole, if it has no map. */
 static bool is_here(const struct carry_disk *d, const struct hub_file *file)
 {
     struct stat st;
-    return !fstatat(d->folder, file->name, &st, d->is_whole ? 0 : AT_SYMLINK_NOFOLLOW) &&
-           S_ISREG(st.st_mode) && (uint64_t)st.st_size == file->size;
+    return !fstatat(d->folder, file->name, &st, d->is_named ? 0 : AT_SYMLINK_NOFOLLOW) &&
+           S_ISREG(st.st_mode) && (uint64_t)st.st_size == file->size &&
+           !have_map_is_there(d->folder, file->name);
 }
 
-static void take_named(struct carry_disk *d, size_t i)
+static int take_whole(struct carry_disk *d, size_t i, struct err *err)
 {
     const struct manifest *m = d->manifest;
-    memset(d->states + m->first[i], BLOCK_HERE, m->first[i + 1] - m->first[i]);
-    d->files[i].is_named = true;
-    d->named++;
-    d->done += m->files[i].size;
+    int r = 0;
+    d->files[i].is_whole = true;
+    d->whole++;
+    for (uint32_t b = m->first[i]; b < m->first[i + 1] && !r; b++)
+        r = carry_want_here(d, b, err);
+    return r;
 }
 
 static int say_other(const struct carry_disk *d, const char *content, struct err *err)
@@ -129,7 +94,19 @@ static int load_list(struct carry_disk *d, struct err *err)
     return 0;
 }
 
-static int open_whole(struct carry_disk *d, struct err *err)
+/* Of a model that is whole nothing is looked at: only its lengths must be right. */
+static int check_lengths(struct carry_disk *d, struct err *err)
+{
+    for (size_t i = 0; i < d->manifest->n; i++)
+        if (!is_here(d, &d->manifest->files[i]) && !have_map_is_there(d->folder, d->manifest->files[i].name))
+            return err_set(err, -EBADMSG,
+                           "%s of %s is not here, or not as long as it was: remove the model, and "
+                           "pull it again",
+                           d->manifest->files[i].name, d->model);
+    return 0;
+}
+
+static int open_named(struct carry_disk *d, struct err *err)
 {
     json_t *record = models_record_read(d->dir, d->model);
     const char *content = json_string_value(json_object_get(record, "content"));
@@ -138,19 +115,15 @@ static int open_whole(struct carry_disk *d, struct err *err)
     r = r ? r : load_list(d, err);
     if (r)
         return r;
-    d->is_whole = true;
+    d->is_named = true;
     d->folder = openat(d->dir, d->model, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->folder < 0)
         return err_set(err, -errno, "%s cannot be opened: %s", d->model, strerror(errno));
-    for (size_t i = 0; i < d->manifest->n; i++, d->check++) {
-        if (!is_here(d, &d->manifest->files[i]))
-            return err_set(err, -EBADMSG,
-                           "%s of %s is not here, or not as long as it was: remove the model, and "
-                           "pull it again",
-                           d->manifest->files[i].name, d->model);
-        take_named(d, i);
-    }
-    return 0;
+    if (!models_is_whole(d->dir, d->model) && flock(d->folder, LOCK_EX | LOCK_NB))
+        return err_set(err, -EBUSY,
+                       "%s is still being brought by an earlier ringd-fetch: ask again in a moment",
+                       d->model);
+    return check_lengths(d, err);
 }
 
 int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const char *content, struct err *err)
@@ -160,8 +133,8 @@ int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const c
     snprintf(d->model, sizeof d->model, "%s", model);
     snprintf(d->content, sizeof d->content, "%s", content);
     int r = 0;
-    if (models_is_whole(dir, model))
-        r = open_whole(d, err);
+    if (models_has_name(dir, model))
+        r = open_named(d, err);
     else if ((d->folder = settle_open_part(dir, model, err)) < 0)
         r = d->folder;
     if (r) {
@@ -186,10 +159,11 @@ void carry_disk_close(struct carry_disk *d)
     manifest_free(d->manifest);
     if (d->folder >= 0)
         close(d->folder);
+    json_decref(d->asked);
     free(d->list);
     free(d->files);
     free(d->order);
-    free(d->states);
+    free(d->blocks);
     free(d->buf);
     free(d);
 }
@@ -205,7 +179,7 @@ static int say_lost(const struct hub_file *f, int r, const char *what, struct er
                : err_set(err, r, "%s cannot be %s: %s", f->name, what, strerror(-r));
 }
 
-static int open_named(struct carry_disk *d, size_t i)
+static int open_to_read(struct carry_disk *d, size_t i)
 {
     struct carry_file *f = &d->files[i];
     if (f->fd < 0)
@@ -217,7 +191,7 @@ int carry_disk_read(struct carry_disk *d, uint32_t block, uint32_t at, void *to,
 {
     const size_t i = manifest_file_of(d->manifest, block);
     const uint64_t from = manifest_offset(d->manifest, block) + at;
-    int r = open_named(d, i);
+    int r = open_to_read(d, i);
     for (size_t done = 0; !r && done < n;) {
         const ssize_t got = pread(d->files[i].fd, (uint8_t *)to + done, n - done, (off_t)(from + done));
         if (got < 0 && errno == EINTR)
@@ -253,17 +227,34 @@ int carry_disk_keep(struct carry_disk *d, uint32_t block, struct err *err)
     struct carry_file *f = &d->files[i];
     const uint32_t size = manifest_size(d->manifest, block);
     int r = have_map_set(f->have, block - d->manifest->first[i]);
-    d->states[block] = BLOCK_HERE;
-    d->done += size;
     f->unsynced += size;
     if (!r && f->unsynced >= PART_SYNC_BYTES) {
         r = have_map_sync(f->have, f->fd);
         f->unsynced = 0;
     }
-    return r ? say_lost(&d->manifest->files[i], r, "written", err) : 0;
+    return r ? say_lost(&d->manifest->files[i], r, "written", err) : carry_want_here(d, block, err);
 }
 
 /* --- what is there already -------------------------------------------------------------------- */
+
+static void name_of(const struct carry_disk *d, size_t i, char ret[HUB_FILE_NAME + 8])
+{
+    const char *name = d->manifest->files[i].name;
+    if (d->is_named)
+        snprintf(ret, HUB_FILE_NAME + 8, "%s", name);
+    else
+        part_file_name(ret, name);
+}
+
+static int take_map(struct carry_disk *d, size_t i, struct err *err)
+{
+    const struct manifest *m = d->manifest;
+    int r = 0;
+    for (uint32_t b = m->first[i]; b < m->first[i + 1] && !r; b++)
+        if (have_map_has(d->files[i].have, b - m->first[i]))
+            r = carry_want_here(d, b, err);
+    return r;
+}
 
 /* A part that a power cut took, for its folder was not synced, takes its bits along. */
 static int open_part(struct carry_disk *d, size_t i)
@@ -273,7 +264,7 @@ static int open_part(struct carry_disk *d, size_t i)
     const uint32_t blocks = d->manifest->first[i + 1] - d->manifest->first[i];
     char name[HUB_FILE_NAME + 8];
     struct stat st;
-    part_file_name(name, file->name);
+    name_of(d, i, name);
     f->left = part_file_left(d->folder, file->name);
     if (fstatat(d->folder, name, &st, AT_SYMLINK_NOFOLLOW))
         have_map_remove(d->folder, file->name);
@@ -281,15 +272,8 @@ static int open_part(struct carry_disk *d, size_t i)
     if (f->fd < 0 || fstat(f->fd, &st) ||
         ((uint64_t)st.st_size > file->size && ftruncate(f->fd, (off_t)file->size)))
         return -errno;
-    int r = have_map_open(&f->have, d->folder, file->name, d->content, blocks);
-    if (r)
-        return r;
-    for (uint32_t b = 0; b < blocks; b++)
-        if (have_map_has(f->have, b)) {
-            d->states[d->manifest->first[i] + b] = BLOCK_HERE;
-            d->done += manifest_size(d->manifest, d->manifest->first[i] + b);
-        }
-    return fsync(d->folder) ? -errno : 0;
+    const int r = have_map_open(&f->have, d->folder, file->name, d->content, blocks);
+    return r ? r : fsync(d->folder) ? -errno : 0;
 }
 
 /* A block of what an earlier pull has left. 1: there is another one. */
@@ -304,7 +288,7 @@ static int check_block(struct carry_disk *d, size_t i, struct err *err)
     if (manifest_offset(d->manifest, block) + size > f->left)
         return 0;
     f->checked++;
-    if (d->states[block] == BLOCK_HERE)
+    if (carry_disk_has(d, block))
         return 1;
     const int r = carry_disk_read(d, block, 0, d->buf, size, err);
     if (r)
@@ -323,25 +307,24 @@ static int check_file(struct carry_disk *d, struct err *err)
     const size_t i = d->order[d->check];
     struct carry_file *f = &d->files[i];
     const struct hub_file *file = &d->manifest->files[i];
+    int r = 0;
     if (!f->have && is_here(d, file)) {
-        take_named(d, i);
-        d->check++;
-        return 1;
+        r = take_whole(d, i, err);
+    } else {
+        const bool is_new = !f->have;
+        r = is_new ? open_part(d, i) : 0;
+        if (r)
+            return say_lost(file, r, "opened", err);
+        r = is_new ? take_map(d, i, err) : 0;
+        r = r ? r : check_block(d, i, err);
+        if (r)
+            return r;
+        part_file_forget(d->folder, file->name);
     }
-    int r = f->have ? 0 : open_part(d, i);
-    if (r)
-        return say_lost(file, r, "opened", err);
-    r = check_block(d, i, err);
-    if (r)
-        return r;
-    part_file_forget(d->folder, file->name);
     d->check++;
-    return 1;
-}
-
-bool carry_disk_is_checked(const struct carry_disk *d)
-{
-    return d->manifest && d->check == d->manifest->n;
+    if (!r && carry_disk_is_checked(d))
+        r = carry_want_begin(d, err);
+    return r ? r : 1;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -351,7 +334,7 @@ static int name_file(struct carry_disk *d, size_t i, struct err *err)
     struct carry_file *f = &d->files[i];
     const struct hub_file *file = &d->manifest->files[i];
     char part[HUB_FILE_NAME + 8], hex[DIGEST_HEX];
-    part_file_name(part, file->name);
+    name_of(d, i, part);
     digest_end(f->hash ? f->hash : digest_new_of(file), hex);
     f->hash = NULL;
     if (strcmp(hex, file->hash) != 0)
@@ -359,17 +342,19 @@ static int name_file(struct carry_disk *d, size_t i, struct err *err)
                        "%s: its blocks are those of the list, and its hash is not: the node that pulled it "
                        "first has a wrong list. Remove the model there, and pull it again",
                        file->name);
-    if (fsync(f->fd) || renameat(d->folder, part, d->folder, file->name) || fsync(d->folder))
+    if (fsync(f->fd) || (!d->is_named && renameat(d->folder, part, d->folder, file->name)) ||
+        fsync(d->folder))
         return say_lost(file, -errno, "written", err);
     have_map_close(f->have);
     f->have = NULL;
     have_map_remove(d->folder, file->name);
-    f->is_named = true;
-    d->named++;
+    f->is_whole = true;
+    d->whole++;
     return 1;
 }
 
-/* The next block of a file whose blocks before it were hashed; it is still in the page cache. */
+/* The next block of a file whose blocks before it were hashed; it may still be in the page cache.
+ * */
 static int hash_block(struct carry_disk *d, size_t i, struct err *err)
 {
     struct carry_file *f = &d->files[i];
@@ -384,69 +369,74 @@ static int hash_block(struct carry_disk *d, size_t i, struct err *err)
     return 1;
 }
 
+/* All blocks of the outline are here; those of weights survive a power cut once the folder has its
+ * name. A file of weights has its length from now on, and reads as zeros where it has not come. */
+static int give_names(struct carry_disk *d, struct err *err)
+{
+    for (size_t i = 0; i < d->manifest->n; i++) {
+        struct carry_file *f = &d->files[i];
+        const struct hub_file *file = &d->manifest->files[i];
+        char part[HUB_FILE_NAME + 8];
+        name_of(d, i, part);
+        if (f->is_whole)
+            continue;
+        int r = ftruncate(f->fd, (off_t)file->size) ? -errno : have_map_sync(f->have, f->fd);
+        if (!r && renameat(d->folder, part, d->folder, file->name))
+            r = -errno;
+        if (r)
+            return say_lost(file, r, "written", err);
+        f->unsynced = 0;
+    }
+    if (fsync(d->folder))
+        return err_set(err, -errno, "the folder of %s cannot be written: %s", d->model, strerror(errno));
+    d->is_named = true;
+    return settle_model(
+        &(struct settle_setup){
+            .dir = d->dir, .model = d->model, .source = "other nodes", .manifest = d->manifest},
+        err);
+}
+
+/* A file of which not all is wanted is not hashed: it does not become whole. */
+static bool is_hashed_to_the_end(const struct carry_disk *d, size_t i)
+{
+    return d->manifest->first[i] + d->files[i].hashed == d->manifest->first[i + 1];
+}
+
 int carry_disk_work(struct carry_disk *d, struct err *err)
 {
-    if (!d->manifest || d->named == d->manifest->n)
+    if (!d->manifest)
         return 0;
     if (!carry_disk_is_checked(d))
         return check_file(d, err);
-    for (size_t k = 0; k < d->manifest->n; k++) {
+    for (size_t k = 0; k < d->manifest->n && d->whole < d->manifest->n; k++) {
         const size_t i = d->order[k];
-        const uint32_t block = d->manifest->first[i] + d->files[i].hashed;
-        if (d->files[i].is_named)
+        if (d->files[i].is_whole || d->files[i].unwanted)
             continue;
-        if (block == d->manifest->first[i + 1])
+        if (is_hashed_to_the_end(d, i))
             return name_file(d, i, err);
-        if (d->states[block] == BLOCK_HERE)
+        if (carry_disk_has(d, d->manifest->first[i] + d->files[i].hashed))
             return hash_block(d, i, err);
+    }
+    if (!d->is_named && d->wants && !d->outline_left) {
+        const int r = give_names(d, err);
+        return r ? r : 1;
     }
     return 0;
 }
 
-int carry_disk_settle(struct carry_disk *d, struct err *err)
+bool carry_disk_is_checked(const struct carry_disk *d)
 {
-    const int r = settle_model(
-        &(struct settle_setup){
-            .dir = d->dir, .model = d->model, .source = "other nodes", .manifest = d->manifest},
-        err);
-    d->is_whole = !r;
-    return r;
+    return d->manifest && d->check == d->manifest->n;
 }
 
-/* --- blocks ----------------------------------------------------------------------------------- */
-
-bool carry_disk_next(struct carry_disk *d, uint32_t *ret)
+bool carry_disk_is_named(const struct carry_disk *d)
 {
-    for (; d->next_file < d->manifest->n; d->next_file++, d->next_block = 0) {
-        const size_t i = d->order[d->next_file];
-        for (; d->manifest->first[i] + d->next_block < d->manifest->first[i + 1]; d->next_block++) {
-            const uint32_t block = d->manifest->first[i] + d->next_block;
-            if (d->states[block] != BLOCK_MISSING)
-                continue;
-            d->states[block] = BLOCK_ASKED;
-            *ret = block;
-            return true;
-        }
-    }
-    return false;
-}
-
-void carry_disk_put_back(struct carry_disk *d, uint32_t block)
-{
-    if (d->states[block] == BLOCK_ASKED)
-        d->states[block] = BLOCK_MISSING;
-    d->next_file = 0;
-    d->next_block = 0;
-}
-
-bool carry_disk_has(const struct carry_disk *d, uint32_t block)
-{
-    return d->states[block] == BLOCK_HERE;
+    return d->is_named;
 }
 
 bool carry_disk_is_whole(const struct carry_disk *d)
 {
-    return d->is_whole;
+    return d->is_named && d->manifest && d->whole == d->manifest->n;
 }
 
 const struct manifest *carry_disk_manifest(const struct carry_disk *d)
@@ -460,12 +450,12 @@ const uint8_t *carry_disk_list(const struct carry_disk *d, size_t *ret_n)
     return d->list;
 }
 
-uint64_t carry_disk_done(const struct carry_disk *d)
-{
-    return d->done;
-}
-
 bool carry_disk_is_complete(const struct carry_disk *d)
 {
-    return d->manifest && d->named == d->manifest->n;
+    if (!d->is_named || !carry_disk_is_checked(d) || d->done < d->total)
+        return false;
+    for (size_t i = 0; i < d->manifest->n; i++)
+        if (!d->files[i].is_whole && !d->files[i].unwanted)
+            return false;
+    return true;
 }

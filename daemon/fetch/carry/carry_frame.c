@@ -5,7 +5,7 @@
 
 static bool has_numbers(enum carry_kind kind)
 {
-    return kind == CARRY_LIST || kind == CARRY_WANT || kind == CARRY_PIECE;
+    return kind == CARRY_LIST || kind == CARRY_WANT || kind == CARRY_PIECE || kind == CARRY_HAVE;
 }
 
 static bool is_sound(const struct carry_frame *f)
@@ -18,6 +18,9 @@ static bool is_sound(const struct carry_frame *f)
     case CARRY_PIECE:
         return f->n > 0 && f->n <= CARRY_BYTES && f->b < BLOCK_BYTES && f->n <= BLOCK_BYTES - f->b;
     case CARRY_GONE: return f->n <= CARRY_SENTENCE;
+    case CARRY_HAVE:
+        return f->n > 0 && f->n <= CARRY_BYTES && !(f->a % 8) && f->a < f->b && f->n <= (f->b - f->a + 7) / 8;
+    case CARRY_WHICH:
     case CARRY_ASK:
     case CARRY_WAIT:
     case CARRY_REKEY: return !f->n;

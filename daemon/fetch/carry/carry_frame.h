@@ -19,20 +19,22 @@ enum carry_kind {
     CARRY_PIECE = 5, /* giver: u32 block, u32 offset, bytes */
     CARRY_WAIT = 6,  /* either: nothing to say, but here */
     CARRY_GONE = 7,  /* either: a sentence; the last frame */
-    CARRY_REKEY = 8  /* either: its next record has the ratcheted key */
+    CARRY_REKEY = 8, /* either: its next record has the ratcheted key */
+    CARRY_WHICH = 9, /* taker: which blocks are there? */
+    CARRY_HAVE = 10  /* giver: u32 first block, u32 blocks of the model, a bit for each from there on */
 };
 
 enum {
     CARRY_BYTES = 256 << 10, /* of a model, in one frame, at most */
-    CARRY_HEAD = 9,          /* of a LIST or PIECE, before its bytes */
+    CARRY_HEAD = 9,          /* of a LIST, PIECE or HAVE, before its bytes */
     CARRY_SENTENCE = 300,
     CARRY_WANTS = 64 /* blocks that a taker may wait for at one giver */
 };
 
 struct carry_frame {
     enum carry_kind kind;
-    uint32_t a, b;        /* the two numbers of LIST, WANT and PIECE */
-    const uint8_t *bytes; /* borrowed: of OPEN, LIST, PIECE and GONE */
+    uint32_t a, b;        /* the two numbers of LIST, WANT, PIECE and HAVE */
+    const uint8_t *bytes; /* borrowed: of OPEN, LIST, PIECE, GONE and HAVE */
     size_t n;
 };
 

@@ -65,6 +65,8 @@ void carry_give_frame(struct carry *c, struct carry_lane *l, const struct carry_
         l->wants_list = true;
     else if (f->kind == CARRY_WANT)
         take_want(c, l, f);
+    else if (f->kind == CARRY_WHICH)
+        l->wants_which = true;
     else
         carry_lane_lose(c, l, true, "a taker sends what only sources may send, or asks for the list twice");
 }
@@ -84,6 +86,33 @@ static int send_list(struct carry *c, struct carry_lane *l)
     memcpy(to + head, list + l->list_at, n);
     l->list_at += (uint32_t)n;
     const int r = carry_line_put(&l->line, head + n, c->now);
+    return r ? r : 1;
+}
+
+static uint32_t promised(const struct carry *c)
+{
+    return carry_disk_promised(c->disk) + c->readied;
+}
+
+/* 1: a part of what is here, and of what will be; 0: it knows all of it, or does not ask. */
+static int send_have(struct carry *c, struct carry_lane *l)
+{
+    const uint32_t blocks = carry_disk_manifest(c->disk)->blocks, most = CARRY_BYTES * 8;
+    if (l->told != promised(c) && l->told_at == blocks)
+        l->told_at = 0;
+    if (!l->wants_which || !carry_disk_is_checked(c->disk) || l->told_at == blocks)
+        return 0;
+    if (!l->told_at)
+        l->told = promised(c);
+    const uint32_t n = blocks - l->told_at < most ? blocks - l->told_at : most;
+    uint8_t *to = carry_line_space(&l->line);
+    const size_t head = carry_frame_write(to, CARRY_HAVE, l->told_at, blocks);
+    memset(to + head, 0, (n + 7) / 8);
+    for (uint32_t i = 0; i < n; i++)
+        if (carry_disk_promises(c->disk, l->told_at + i))
+            to[head + i / 8] |= (uint8_t)(1 << i % 8);
+    l->told_at += n;
+    const int r = carry_line_put(&l->line, head + (n + 7) / 8, c->now);
     return r ? r : 1;
 }
 
@@ -126,7 +155,8 @@ int carry_give_next(struct carry *c, struct carry_lane *l)
 {
     if (!carry_disk_manifest(c->disk) || !l->is_open)
         return 0;
-    const int r = send_list(c, l);
+    int r = send_list(c, l);
+    r = r ? r : send_have(c, l);
     if (r)
         return r;
     if ((c->setup->rate && c->tokens <= 0) || !find_block(c, l))

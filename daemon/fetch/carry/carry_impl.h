@@ -13,7 +13,7 @@
 #include "daemon/fetch/carry/carry_line.h"
 
 enum {
-    CARRY_LANES = 16,
+    CARRY_LANES = 40,
     CARRY_FLIGHT = 4, /* blocks asked of a source at once: 16 MiB, more than a fast cable holds */
     CARRY_TURN = 16   /* records of a lane before the others have their turn */
 };
@@ -32,12 +32,16 @@ struct carry_lane {
     bool is_open; /* OPEN was sent, or came */
     bool is_lost; /* to be forgotten at the end of the turn */
     /* a source */
-    bool is_list_asked;
+    bool is_list_asked, is_which_asked;
+    uint8_t *has;    /* owned: a bit for each block that it has; NULL: it has not said all of them yet */
+    uint32_t has_at; /* bits of them that came */
     struct carry_flight flight[CARRY_FLIGHT];
     unsigned n_flight;
     /* a taker */
     bool wants_list;
-    uint32_t list_at;            /* bytes of the manifest that were sent */
+    uint32_t list_at; /* bytes of the manifest that were sent */
+    bool wants_which;
+    uint32_t told_at, told;      /* blocks of which it was told; by what was promised then */
     uint32_t wants[CARRY_WANTS]; /* the first one is under way */
     unsigned n_wants;
     uint32_t at; /* bytes of that one that were sent */
@@ -51,8 +55,11 @@ struct carry {
     struct carry_lane *lanes[CARRY_LANES];
     size_t n;
     enum carry_room room;
-    bool is_ready;
-    uint8_t *list; /* owned: the manifest as it comes, of the only lane that was asked for it */
+    bool is_ready;    /* all that is wanted is here */
+    bool asks_again;  /* more was wanted while it was asked whether there is room */
+    json_int_t want;  /* the number of the last order to want something */
+    uint32_t readied; /* how often it became ready */
+    uint8_t *list;    /* owned: the manifest as it comes, of the only lane that was asked for it */
     uint32_t list_n, list_size;
     int64_t tokens; /* bytes that may be given now */
     struct instant filled, reported, sourced, used;
@@ -76,6 +83,8 @@ int carry_give_next(struct carry *c, struct carry_lane *l);
 /* A frame of a source, of a taker. */
 void carry_take_frame(struct carry *c, struct carry_lane *l, const struct carry_frame *f);
 void carry_give_frame(struct carry *c, struct carry_lane *l, const struct carry_frame *f);
+/* Something is under way from it, or can be asked of it, or it has not said what it has. */
+bool carry_take_may_get(const struct carry *c, const struct carry_lane *l);
 /* The lane goes. */
 void carry_take_let_go(struct carry *c, struct carry_lane *l);
 /* The manifest is known now: what takers have asked for is held against it. */

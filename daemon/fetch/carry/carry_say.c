@@ -27,14 +27,14 @@ void carry_say(struct carry *c, json_t *event)
 void carry_say_progress(struct carry *c, uint32_t block)
 {
     const struct manifest *m = carry_disk_manifest(c->disk);
-    const uint64_t done = carry_disk_done(c->disk);
+    const uint64_t done = carry_disk_done(c->disk), total = carry_disk_total(c->disk);
     c->late = block;
-    c->is_late = clock_since_us(c->now, c->reported) < PROGRESS_US && done < m->bytes;
+    c->is_late = clock_since_us(c->now, c->reported) < PROGRESS_US && done < total;
     if (c->is_late)
         return;
     c->reported = c->now;
     carry_say(c, json_pack("{s:s s:I s:I s:s}", "ev", "progress", "done", (json_int_t)done, "total",
-                           (json_int_t)m->bytes, "file", m->files[manifest_file_of(m, block)].name));
+                           (json_int_t)total, "file", m->files[manifest_file_of(m, block)].name));
 }
 
 uint64_t carry_say_late(struct carry *c)

@@ -35,10 +35,15 @@ static int ask_list(struct carry *c, struct carry_lane *l)
     return r ? r : 1;
 }
 
+static bool has_said_all(const struct carry *c, const struct carry_lane *l)
+{
+    return l->has && l->has_at >= carry_disk_manifest(c->disk)->blocks;
+}
+
 static void choose(struct carry *c, struct carry_lane *l)
 {
     uint32_t block;
-    while (l->n_flight < CARRY_FLIGHT && carry_disk_next(c->disk, &block))
+    while (l->n_flight < CARRY_FLIGHT && carry_disk_next(c->disk, l->has, &block))
         l->flight[l->n_flight++] = (struct carry_flight){.block = block, .digest = digest_new()};
 }
 
@@ -48,7 +53,12 @@ int carry_take_next(struct carry *c, struct carry_lane *l)
         return open_it(c, l);
     if (!carry_disk_manifest(c->disk))
         return ask_list(c, l);
-    if (c->room != ROOM_GIVEN)
+    if (!l->is_which_asked) {
+        l->is_which_asked = true;
+        const int r = carry_line_say(&l->line, CARRY_WHICH, 0, 0, c->now);
+        return r ? r : 1;
+    }
+    if (c->room != ROOM_GIVEN || !carry_disk_is_checked(c->disk) || !has_said_all(c, l))
         return 0;
     choose(c, l);
     for (unsigned i = 0; i < l->n_flight; i++)
@@ -58,6 +68,12 @@ int carry_take_next(struct carry *c, struct carry_lane *l)
             return r ? r : 1;
         }
     return 0;
+}
+
+bool carry_take_may_get(const struct carry *c, const struct carry_lane *l)
+{
+    return l->n_flight || !carry_disk_is_checked(c->disk) || !has_said_all(c, l) ||
+           carry_disk_lacks(c->disk, l->has);
 }
 
 void carry_take_let_go(struct carry *c, struct carry_lane *l)
@@ -109,6 +125,21 @@ static void take_list(struct carry *c, struct carry_lane *l, const struct carry_
         read_list(c, l);
 }
 
+/* Again whenever it has more. */
+static void take_have(struct carry *c, struct carry_lane *l, const struct carry_frame *f)
+{
+    const struct manifest *m = carry_disk_manifest(c->disk);
+    if (!l->is_which_asked || f->b != m->blocks || (f->a && f->a != l->has_at)) {
+        carry_lane_lose(c, l, true, "the other node says that it has blocks of another model");
+        return;
+    }
+    if (!l->has)
+        l->has = xcalloc((size_t)m->blocks / 8 + 1, 1);
+    memcpy(l->has + f->a / 8, f->bytes, f->n);
+    const uint32_t end = f->a + (uint32_t)f->n * 8;
+    l->has_at = end < m->blocks ? end : m->blocks;
+}
+
 /* --- blocks ----------------------------------------------------------------------------------- */
 
 static void end_block(struct carry *c, struct carry_lane *l, struct carry_flight *w)
@@ -157,6 +188,8 @@ void carry_take_frame(struct carry *c, struct carry_lane *l, const struct carry_
         take_list(c, l, f);
     else if (f->kind == CARRY_PIECE)
         take_piece(c, l, f);
+    else if (f->kind == CARRY_HAVE)
+        take_have(c, l, f);
     else
         carry_lane_lose(c, l, true, "a source sends what only takers may send");
 }

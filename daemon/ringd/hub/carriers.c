@@ -22,7 +22,7 @@
 #include "net/link.h"
 
 enum {
-    NODES = 8,       /* with which a model is shared at once, */
+    NODES = 16,      /* with which a model is shared at once, */
     MODELS = 16,     /* and models that are */
     SOON_MS = 25,    /* a source that gives nothing yet is asked again, after twice as long each time, */
     AGAIN_MS = 3000, /* at most */
@@ -34,7 +34,12 @@ enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hel
 
 struct carrier;
 
-/* A node at the other end. */
+/* A connection: how the process calls it, and the path that it goes over. */
+struct carry_way {
+    uint64_t number, path;
+};
+
+/* A node at the other end; one that gives and takes is there twice. */
 struct carry_node {
     struct carrier *c;   /* borrowed: owner; NULL = this place is free */
     struct lanes *lanes; /* owned */
@@ -42,7 +47,7 @@ struct carry_node {
     bool is_source, is_barred; /* it sent what it must not */
     struct instant since;      /* it was added, or its last lane was lost */
     size_t up;                 /* lanes */
-    uint64_t paths[PEERS_MAX_PATHS];
+    struct carry_way ways[PEERS_MAX_PATHS];
     char why[300]; /* the last reason that it gives nothing */
 };
 
@@ -51,6 +56,9 @@ struct carrier {
     struct carriers *all; /* borrowed: owner */
     char model[MODEL_NAME], content[MODEL_CONTENT + 1];
     struct hub_fetch *fetch;         /* owned: from the first connection on */
+    json_t *want;                    /* owned: all that is still to come; NULL: nothing */
+    uint64_t wants;                  /* number of the last order to want something */
+    uint64_t ways;                   /* of the last connection */
     const struct hub_fetch_ops *ops; /* of who takes; NULL: it only gives */
     void *owner;
     struct carry_node nodes[NODES];
@@ -86,6 +94,7 @@ static void carrier_free(struct carrier *c)
     for (size_t i = 0; i < NODES; i++)
         node_free(&c->nodes[i]);
     hub_fetch_stop(c->fetch);
+    json_decref(c->want);
     timer_free(c->again);
     LIST_REMOVE(c, next);
     c->all->n--;
@@ -112,11 +121,16 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
         c->ops->progress(c->owner, done, total, file);
 }
 
-/* The connections to takers stay, and the process with them. */
-static void on_whole(void *owner)
+/* The connections to takers stay, and the process with them. What was wanted since is still to
+ * come. */
+static void on_ready(void *owner, uint64_t want)
 {
     struct carrier *c = owner;
     const struct hub_fetch_ops *ops = c->ops;
+    if (want != c->wants)
+        return;
+    json_decref(c->want);
+    c->want = NULL;
     c->ops = NULL;
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source)
@@ -125,24 +139,40 @@ static void on_whole(void *owner)
         ops->over(c->owner, NULL, false);
 }
 
+static void ask_sources(struct carrier *c);
+
+/* It ended for want of takers, just when something was wanted: another one is started. */
+static void begin_again(struct carrier *c)
+{
+    for (size_t i = 0; i < NODES; i++)
+        while (c->nodes[i].up)
+            lanes_lost(c->nodes[i].lanes, c->nodes[i].ways[--c->nodes[i].up].path);
+    c->waited = clock_now();
+    ask_sources(c);
+}
+
 static void on_over(void *owner, const char *why, bool passing)
 {
     struct carrier *c = owner;
     const struct hub_fetch_ops *ops = c->ops;
     void *of = c->owner;
     c->fetch = NULL;
+    if (!why && ops) {
+        begin_again(c);
+        return;
+    }
     if (!ops && why)
         log_warning("%s is given to no other node any more: %s", c->model, why);
     carrier_free(c);
     if (ops)
-        ops->over(of, why ? why : "ringd-fetch ended before all of it had come", passing);
+        ops->over(of, why, passing);
 }
 
-static struct carry_node *node_of_path(struct carrier *c, uint64_t path, size_t *ret)
+static struct carry_node *node_of_way(struct carrier *c, uint64_t number, size_t *ret)
 {
     for (size_t i = 0; i < NODES; i++)
         for (size_t k = 0; k < c->nodes[i].up; k++)
-            if (c->nodes[i].paths[k] == path) {
+            if (c->nodes[i].ways[k].number == number) {
                 *ret = k;
                 return &c->nodes[i];
             }
@@ -150,14 +180,15 @@ static struct carry_node *node_of_path(struct carrier *c, uint64_t path, size_t 
 }
 
 /* A taker without any lane is through, or asks again. */
-static void on_lost(void *owner, uint64_t path, bool wrong, const char *why)
+static void on_lost(void *owner, uint64_t number, bool wrong, const char *why)
 {
     struct carrier *c = owner;
     size_t k = 0;
-    struct carry_node *n = node_of_path(c, path, &k);
+    struct carry_node *n = node_of_way(c, number, &k);
     if (!n)
         return;
-    n->paths[k] = n->paths[--n->up];
+    const uint64_t path = n->ways[k].path;
+    n->ways[k] = n->ways[--n->up];
     n->since = clock_now();
     snprintf(n->why, sizeof n->why, "%s", why);
     if (wrong) {
@@ -175,10 +206,13 @@ static void on_lost(void *owner, uint64_t path, bool wrong, const char *why)
 static int start(struct carrier *c)
 {
     static const struct hub_fetch_ops ops = {
-        .room = on_room, .progress = on_progress, .whole = on_whole, .lost = on_lost, .over = on_over};
-    const struct hub_order order = {.what = "carry", .model = c->model, .content = c->content};
+        .room = on_room, .progress = on_progress, .ready = on_ready, .lost = on_lost, .over = on_over};
+    const struct hub_order order = {
+        .what = "carry", .model = c->model, .content = c->content, .want = c->want};
     struct err err;
-    const int r = c->fetch ? 0 : hub_fetch_start(&c->fetch, c->all->setup.fetchers, &order, &ops, c, &err);
+    if (c->fetch)
+        return 0;
+    const int r = hub_fetch_start(&c->fetch, c->all->setup.fetchers, &order, &ops, c, &err);
     if (r)
         log_warning("%s cannot be carried between nodes: %s", c->model, err.text);
     return r;
@@ -192,14 +226,14 @@ static void use_link(struct carry_node *n, struct link *link, uint64_t path)
     struct ipc_lane lane;
     int fd;
     memset(&lane, 0, sizeof lane); /* its padding leaves this process */
-    lane.path = path;
+    lane.path = ++c->ways;
     lane.rank = n->is_source ? RANK_SOURCE : RANK_TAKER;
     if (n->up == PEERS_MAX_PATHS || start(c) || link_detach(link, &fd, &lane.tx, &lane.rx)) {
         link_free(link);
         return;
     }
     if (!hub_fetch_send_lane(c->fetch, &lane, fd))
-        n->paths[n->up++] = path;
+        n->ways[n->up++] = (struct carry_way){lane.path, path};
     if (n->up == 1)
         log_info(n->is_source ? "%s comes from node %s" : "%s goes to node %s", c->model,
                  name_of(c->all, n->id));
@@ -228,10 +262,10 @@ static void on_relayed(void *owner, const char *through)
     (void)through;
 }
 
-static struct carry_node *find_node(struct carrier *c, const uint8_t id[16])
+static struct carry_node *find_node(struct carrier *c, const uint8_t id[16], bool is_source)
 {
     for (size_t i = 0; i < NODES; i++)
-        if (c->nodes[i].c && !memcmp(c->nodes[i].id, id, 16))
+        if (c->nodes[i].c && c->nodes[i].is_source == is_source && !memcmp(c->nodes[i].id, id, 16))
             return &c->nodes[i];
     return NULL;
 }
@@ -242,11 +276,13 @@ static void number_of(const char *content, char ret[NUMBER])
     snprintf(ret, NUMBER, "%.*s", NUMBER - 1, content);
 }
 
+/* Where no cable leads there, who takes asks for a way through other nodes. */
 static void connect_node(struct carry_node *n)
 {
-    struct link_hello hello = {0};
+    struct link_hello hello = {.from_rank = n->is_source ? RANK_TAKER : RANK_SOURCE,
+                               .to_rank = n->is_source ? RANK_SOURCE : RANK_TAKER};
     number_of(n->c->content, hello.fingerprint);
-    lanes_start(n->lanes, n->id, &hello, false);
+    lanes_start(n->lanes, n->id, &hello, n->is_source);
 }
 
 /* NULL: there are too many. */
@@ -277,7 +313,7 @@ static struct carry_node *node_of_hello(struct carriers *all, const struct link_
     struct carrier *c;
     char number[NUMBER];
     LIST_FOREACH (c, &all->list, next) {
-        struct carry_node *n = find_node(c, peer->node_id);
+        struct carry_node *n = find_node(c, peer->node_id, peer->from_rank == RANK_SOURCE);
         number_of(c->content, number);
         if (n && !n->is_barred && !strcmp(number, peer->fingerprint))
             return n;
@@ -303,7 +339,10 @@ void carriers_up(struct carriers *all, struct link *link)
     }
     const uint64_t path = peers_path_of(all->setup.peers, link, n->id);
     lanes_came(n->lanes, path);
-    use_link(n, link, path);
+    use_link(n, link,
+             path ? path
+                  : paths_at(all->setup.members, all->setup.peers,
+                             link_address(link))); /* a relay's, if not the node's own */
 }
 
 void carriers_changed(struct carriers *all)
@@ -344,7 +383,7 @@ static void give_up(struct carrier *c)
             snprintf(why, sizeof why, "node %s does not give it: %s", name_of(c->all, c->nodes[i].id),
                      c->nodes[i].why);
     carrier_free(c);
-    ops->over(owner, why, true);
+    ops->over(owner, why, false);
 }
 
 static void ask_sources(struct carrier *c)
@@ -430,25 +469,43 @@ static void set_sources(struct carrier *c, const struct carry_order *order)
             node_free(n);
     }
     for (size_t k = 0; k < order->nfrom; k++)
-        if (!find_node(c, order->from[k]))
+        if (!find_node(c, order->from[k], true))
             add_node(c, order->from[k], true);
+}
+
+/* The process hears it at once, or when it is started. */
+static void want(struct carrier *c, const json_t *blocks)
+{
+    size_t i;
+    json_t *row;
+    if (!c->want)
+        c->want = json_pack("{s:s s:[]}", "do", "want", "blocks");
+    json_array_foreach (blocks, i, row)
+        json_array_append(json_object_get(c->want, "blocks"), row);
+    json_object_set_new(c->want, "number", json_integer((json_int_t)++c->wants));
+    if (c->fetch)
+        hub_fetch_want(c->fetch, c->want);
 }
 
 void carriers_take(struct carriers *all, const struct carry_order *order, const struct hub_fetch_ops *ops,
                    void *owner)
 {
     struct carrier *c = find(all, order->model);
-    if (c && (!c->ops || strcmp(c->content, order->content) != 0)) { /* of files that are gone */
+    if (c && strcmp(c->content, order->content) != 0) { /* of files that are gone */
         carriers_leave(all, order->model);
         c = NULL;
     }
-    if (!c) {
+    if (!c)
         c = carrier_new(all, order->model, order->content);
+    const bool takes = c->ops;
+    if (!takes) {
         c->ops = ops;
         c->owner = owner;
         c->moved = clock_now();
     }
     c->waited = clock_now();
+    if (!takes || order->blocks)
+        want(c, order->blocks);
     set_sources(c, order);
     ask_sources(c);
 }
@@ -470,8 +527,8 @@ void carriers_leave(struct carriers *all, const char *model)
 void carriers_take_denied(struct carriers *all, const uint8_t from[16], const json_t *body)
 {
     struct carrier *c = find(all, json_string_value(json_object_get(body, "model")));
-    struct carry_node *n = c ? find_node(c, from) : NULL;
-    if (!n || !n->is_source)
+    struct carry_node *n = c ? find_node(c, from, true) : NULL;
+    if (!n)
         return;
     snprintf(n->why, sizeof n->why, "%s", json_string_value(json_object_get(body, "why")));
     if (!json_is_true(json_object_get(body, "soon")))
@@ -491,21 +548,20 @@ static void deny(const struct carriers *all, const uint8_t to[16], const char *m
                               "why", why));
 }
 
-/* A node that takes from this one cannot give to it: both would wait. */
+/* It may give to this one as well: what a node waits for it promises to nobody, but for a model's
+ * outline, and that goes one way only. */
 void carriers_take_give(struct carriers *all, const uint8_t from[16], const json_t *body)
 {
     const char *model = json_string_value(json_object_get(body, "model")),
                *content = json_string_value(json_object_get(body, "content"));
     const char *here = all->setup.content(all->setup.owner, model);
     struct carrier *c = find(all, model);
-    struct carry_node *n = c ? find_node(c, from) : NULL;
+    struct carry_node *n = c ? find_node(c, from, false) : NULL;
     if (!c && !here)
         deny(all, from, model, true, "it is not here yet");
     else if (strcmp(c ? c->content : here, content) != 0)
         deny(all, from, model, false,
              "its files here are others: `ringctl models verify` says which are right");
-    else if (n && n->is_source)
-        deny(all, from, model, false, "this node takes it from that one");
     else if (!c && all->n == MODELS)
         deny(all, from, model, true, "it shares as many models as it can");
     else if (!n && !add_node(c ? c : carrier_new(all, model, content), from, false))

@@ -29,21 +29,25 @@ struct carriers_setup { /* the pointers are borrowed */
     struct fetchers *fetchers;
     /* To a member. Takes the reference. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
-    /* Which files a model is that is whole here; NULL: it is not, or nothing is known. */
+    /* Which files a model is that is here, at least its outline; NULL: it is not, or nothing is
+     * known. */
     const char *(*content)(void *owner, const char *model);
     void *owner;
 };
 struct carriers *carriers_new(const struct carriers_setup *setup);
 void carriers_free(struct carriers *c);
 
+enum { CARRY_FROM = 7 };
 struct carry_order {
     const char *model, *content; /* exact; MODEL_CONTENT digits */
-    uint8_t from[ROUTE_SOURCES][16];
+    const json_t *blocks;        /* beside its outline: [file, first block, the next one not], …; or NULL */
+    uint8_t from[CARRY_FROM][16];
     size_t nfrom;
 };
-/* Takes a model from those nodes, and gives it to others meanwhile. Of ops, room, progress and over
- * come: over with NULL once it is here, whole. One of that model which took already takes from
- * these nodes from now on, and its ops stay. */
+/* Takes a model from those nodes, and gives it to others meanwhile. Of ops, room, progress and
+ * over come: over with NULL once all is here that was wanted. One of that model which takes
+ * already takes from these nodes from now on, and these blocks too; its ops stay. over with
+ * `passing`: the process ended, and may do better at once. */
 void carriers_take(struct carriers *c, const struct carry_order *order, const struct hub_fetch_ops *ops,
                    void *owner);
 /* The answer to `room`. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/hub/errands.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +33,12 @@ struct errand_heard {
     TAILQ_ENTRY(errand_heard) next;
     uint8_t id[16];
     char model[MODEL_NAME], content[MODEL_CONTENT + 1];
-    bool is_ready, has_said;
+    bool is_ready, is_whole, has_said;
     uint64_t boot; /* of that node's life: another may have lost it */
     uint64_t done, total;
     double rate;
     char why[400]; /* "": it is on its way */
-    struct instant asked;
+    struct instant first_asked, asked;
     struct route_step step; /* what it was asked to do */
 };
 
@@ -73,10 +74,10 @@ static json_t *told_message(const struct errands *e, const char *model)
     const bool failed = !content && p && pull_state(p) == PULL_FAILED;
     if (p)
         pull_amounts(p, &done, &total, &rate);
-    return json_pack("{s:s s:s s:b s:I s:I s:I s:s* s:s*}", "kind", "model-told", "model", model, "ready",
-                     content != NULL, "done", (json_int_t)done, "total", (json_int_t)total, "rate",
-                     (json_int_t)rate, "why", failed ? pull_why(p) : NULL, "content",
-                     content && *content ? content : NULL);
+    return json_pack("{s:s s:s s:b s:b s:I s:I s:I s:s* s:s*}", "kind", "model-told", "model", model, "ready",
+                     content != NULL, "whole", e->setup.is_whole(e->setup.owner, model), "done",
+                     (json_int_t)done, "total", (json_int_t)total, "rate", (json_int_t)rate, "why",
+                     failed ? pull_why(p) : NULL, "content", content && *content ? content : NULL);
 }
 
 static void asker_free(struct errands *e, struct errand_asker *a)
@@ -124,7 +125,7 @@ static void obey(struct errands *e, enum route_way way, const struct carry_order
         r = pulls_take(e->setup.pulls, order, &p, &err);
     else if (way == ROUTE_PULLS && rests)
         r = pulls_begin(e->setup.pulls, "pull", order->model, &p, &err);
-    if (r) {
+    if (r && r != -EBUSY) {
         snprintf(how, size, "%s", err.text);
     } else if (!p) {
         snprintf(how, size, "it waits");
@@ -170,8 +171,8 @@ static struct errand_heard *heard_of(struct errands *e, const struct member *who
         h = add_heard(e, who->id, model);
     if (h->boot != who->boot) {
         h->boot = who->boot;
-        h->is_ready = h->has_said = false;
-        h->asked.us = 0;
+        h->is_ready = h->is_whole = h->has_said = false;
+        h->asked.us = h->first_asked.us = 0;
     }
     return h;
 }
@@ -191,7 +192,53 @@ struct model_errand {
     struct errand_heard *heard[RING_MAX_NODES]; /* NULL: of this node */
     struct route_node nodes[RING_MAX_NODES];
     struct route_step steps[RING_MAX_NODES];
+    const struct errand_heard *outside; /* who pulls takes it from there, if there is such a node */
 };
+
+static bool is_in_ring(const struct members_ring *ring, const uint8_t id[16])
+{
+    for (size_t i = 0; i < ring->n; i++)
+        if (!memcmp(ring->at[i]->id, id, 16))
+            return true;
+    return false;
+}
+
+/* Nodes beside the ring may have what no node of it has: one that is drained, say. They answer at
+ * once, or are not waited for. */
+static bool have_others_said(struct errands *e, const struct model_errand *all, char *why, size_t size)
+{
+    bool have = true;
+    for (size_t i = 1; i < members_count(e->setup.members); i++) {
+        const struct member *m = members_at(e->setup.members, i);
+        if (is_in_ring(all->ring, m->id) || !members_reachable(e->setup.members, m->id))
+            continue;
+        struct errand_heard *h = heard_of(e, m, all->model);
+        if (!h->first_asked.us) {
+            h->first_asked = clock_now();
+            e->setup.send(
+                e->setup.owner, h->id,
+                json_pack("{s:s s:s s:s}", "kind", "model-want", "model", all->model, "how", "ask"));
+        }
+        if (h->has_said || clock_since_us(clock_now(), h->first_asked) >= AGAIN_MS * UINT64_C(1000))
+            continue;
+        snprintf(why, size, "node %s is asked whether it has %s", m->name, all->model);
+        have = false;
+    }
+    if (!have && !timer_is_pending(e->again))
+        timer_set_ms(e->again, AGAIN_MS);
+    return have;
+}
+
+/* Where no node of the ring has the outline: one beside it that has, or NULL. */
+static const struct errand_heard *find_outside(const struct errands *e, const struct model_errand *all)
+{
+    const struct errand_heard *h;
+    TAILQ_FOREACH(h, &e->heard, next)
+    if (!*all->content && h->is_ready && *h->content && !strcmp(h->model, all->model) &&
+        !is_in_ring(all->ring, h->id) && members_reachable(e->setup.members, h->id))
+        return h;
+    return NULL;
+}
 
 /* At once where it is another wish than before. */
 static void ask(struct errands *e, const struct model_errand *all, size_t i)
@@ -203,16 +250,23 @@ static void ask(struct errands *e, const struct model_errand *all, size_t i)
     if (is_same_step(&h->step, step) && h->asked.us &&
         clock_since_us(now, h->asked) < AGAIN_MS * UINT64_C(1000))
         return;
+    const struct errand_heard *outside = step->way == ROUTE_PULLS ? all->outside : NULL;
+    const char *content = outside ? outside->content : all->content;
     json_t *from = json_array();
     for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++) {
         id_hex(id, all->ring->at[step->from[k]]->id);
+        json_array_append_new(from, json_string(id));
+    }
+    if (outside) {
+        id_hex(id, outside->id);
         json_array_append_new(from, json_string(id));
     }
     h->asked = now;
     h->step = *step;
     e->setup.send(e->setup.owner, h->id,
                   json_pack("{s:s s:s s:s s:s* s:o}", "kind", "model-want", "model", all->model, "how",
-                            ways[step->way], "content", *all->content ? all->content : NULL, "from", from));
+                            ways[outside ? ROUTE_TAKES : step->way], "content", *content ? content : NULL,
+                            "from", from));
 }
 
 static void do_here(struct errands *e, const struct model_errand *all, size_t i, char *how, size_t size)
@@ -221,7 +275,12 @@ static void do_here(struct errands *e, const struct model_errand *all, size_t i,
     struct carry_order order = {.model = all->model, .content = all->content};
     for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
         memcpy(order.from[order.nfrom++], all->ring->at[step->from[k]]->id, 16);
-    obey(e, step->way, &order, how, size);
+    const bool takes = step->way == ROUTE_PULLS && all->outside;
+    if (takes) {
+        order.content = all->outside->content;
+        memcpy(order.from[order.nfrom++], all->outside->id, 16);
+    }
+    obey(e, takes ? ROUTE_TAKES : step->way, &order, how, size);
 }
 
 /* --- the ring --------------------------------------------------------------------------------- */
@@ -276,16 +335,17 @@ static bool have_all_said(struct errands *e, struct model_errand *all, char *why
     return !name;
 }
 
-static void say_where(const struct model_errand *all, size_t i, const char *how, size_t others, char *why,
-                      size_t size)
+static void say_where(const struct errands *e, const struct model_errand *all, size_t i, const char *how,
+                      size_t others, char *why, size_t size)
 {
+    const struct member *m = all->outside ? members_find(e->setup.members, all->outside->id) : NULL;
     const struct route_step *step = &all->steps[i];
-    const char *from = step->nfrom ? all->ring->at[step->from[0]]->name : "";
+    const char *from = m ? m->name : step->nfrom ? all->ring->at[step->from[0]]->name : "";
     const int n = (int)strcspn(all->model, "@");
     char more[40] = "";
     if (others)
         snprintf(more, sizeof more, ", and then to %zu more", others);
-    if (step->way == ROUTE_TAKES)
+    if (step->way == ROUTE_TAKES || all->outside)
         snprintf(why, size, "%.*s comes from node %s to node %s%s: %s", n, all->model, from,
                  all->ring->at[i]->name, more, how);
     else
@@ -322,6 +382,14 @@ static bool has_others(const struct errands *e, const struct model_errand *all, 
     return true;
 }
 
+/* Then all weights are to be had. */
+static bool has_whole_one(const struct errands *e, const char *model)
+{
+    bool parts;
+    json_decref(errands_holders(e, model, &parts));
+    return !parts;
+}
+
 bool errands_are_done(struct errands *e, const char *model, const struct members_ring *ring, char *why,
                       size_t size)
 {
@@ -337,11 +405,12 @@ bool errands_are_done(struct errands *e, const char *model, const struct members
         first = lack && is_first ? i : first;
     }
     if (!lack)
-        return true;
+        return has_whole_one(e, model) || have_others_said(e, &all, why, size);
     if (!timer_is_pending(e->again))
         timer_set_ms(e->again, AGAIN_MS);
-    if (!have_all_said(e, &all, why, size))
+    if (!have_all_said(e, &all, why, size) || (!*all.content && !have_others_said(e, &all, why, size)))
         return false;
+    all.outside = find_outside(e, &all);
     model_route(all.nodes, ring->n, all.steps);
     for (size_t i = 0; i < ring->n; i++) {
         if (said_content(e, &all, i))
@@ -349,7 +418,7 @@ bool errands_are_done(struct errands *e, const char *model, const struct members
         follow(e, &all, i, how, sizeof how);
         if (i == first || all.steps[first].way == ROUTE_WAITS) {
             first = i;
-            say_where(&all, i, how, lack - 1, why, size);
+            say_where(e, &all, i, how, lack - 1, why, size);
         }
     }
     return false;
@@ -433,6 +502,7 @@ void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *
         return;
     h->has_said = true;
     h->is_ready = json_is_true(json_object_get(body, "ready"));
+    h->is_whole = json_is_true(json_object_get(body, "whole"));
     h->total = (uint64_t)json_integer_value(json_object_get(body, "total"));
     h->done = (uint64_t)json_integer_value(json_object_get(body, "done"));
     if (h->done > h->total)
@@ -442,6 +512,37 @@ void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *
     snprintf(h->content, sizeof h->content, "%s", model_content_is(content) ? content : "");
     if (!timer_is_pending(e->soon))
         timer_set_ms(e->soon, 0);
+}
+
+/* --- weights ---------------------------------------------------------------------------------- */
+
+static void add_holder(json_t *list, const uint8_t id[16])
+{
+    char hex[33];
+    id_hex(hex, id);
+    json_array_append_new(list, json_string(hex));
+}
+
+static void add_holders(const struct errands *e, const char *model, bool whole, json_t *list)
+{
+    const char *content = content_here(e, model);
+    const struct errand_heard *h;
+    if (content && (!whole || e->setup.is_whole(e->setup.owner, model)))
+        add_holder(list, members_self(e->setup.members)->id);
+    TAILQ_FOREACH(h, &e->heard, next)
+    if (h->is_ready && !strcmp(h->model, model) && (!whole || h->is_whole) &&
+        (!content || !strcmp(h->content, content)) && members_reachable(e->setup.members, h->id))
+        add_holder(list, h->id);
+}
+
+json_t *errands_holders(const struct errands *e, const char *model, bool *ret_parts)
+{
+    json_t *list = json_array();
+    add_holders(e, model, true, list);
+    *ret_parts = !json_array_size(list);
+    if (*ret_parts)
+        add_holders(e, model, false, list);
+    return list;
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */

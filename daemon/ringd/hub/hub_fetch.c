@@ -138,8 +138,8 @@ static void on_event(void *owner, const char *kind, json_t *event)
         on_progress(f, event);
     else if (!strcmp(kind, "lost"))
         on_lost(f, event);
-    else if (!strcmp(kind, "ready") && f->ops->whole)
-        f->ops->whole(f->owner);
+    else if (!strcmp(kind, "ready") && f->ops->ready)
+        f->ops->ready(f->owner, (uint64_t)json_integer_value(json_object_get(event, "want")));
     else if (!strcmp(kind, "ready") || !strcmp(kind, "idle"))
         tell_over(f, NULL, false);
     else if (!strcmp(kind, "failed"))
@@ -206,6 +206,13 @@ int hub_fetch_send_lane(struct hub_fetch *f, const struct ipc_lane *lane, int fd
     return r ? r : spawn_socket_send(f->socket, frame);
 }
 
+int hub_fetch_want(struct hub_fetch *f, const json_t *want)
+{
+    struct ipc_frame *frame;
+    const int r = ipc_frame_new(&frame, json_deep_copy(want), -1);
+    return r ? r : spawn_socket_send(f->socket, frame);
+}
+
 int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub_order *order,
                     const struct hub_fetch_ops *ops, void *owner, struct err *err)
 {
@@ -228,8 +235,8 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
     r = ipc_frame_new(&frame,
-                      json_pack("{s:s s:s s:s s:s*}", "do", order->what, "model", order->model, "dir",
-                                m->setup.dir, "content", order->content),
+                      json_pack("{s:s s:s s:s s:s* s:O*}", "do", order->what, "model", order->model, "dir",
+                                m->setup.dir, "content", order->content, "want", order->want),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);
     if (r) {

@@ -6,6 +6,7 @@
 #ifndef DAEMON_HUB_FETCH_H
 #define DAEMON_HUB_FETCH_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,8 +30,9 @@ struct hub_fetch_ops {
     /* So many bytes are to come: hub_fetch_say_room is expected. NULL, as the next: never asked. */
     void (*room)(void *owner, uint64_t bytes);
     void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file);
-    /* Of one that carries; else NULL: the model is here, whole, and it goes on to give. */
-    void (*whole)(void *owner);
+    /* Of one that carries; else NULL: all is here that is wanted up to that order, and it goes on
+     * to give. */
+    void (*ready)(void *owner, uint64_t want);
     /* The same: a lane has ended. wrong: the other end sent what it must not. */
     void (*lost)(void *owner, uint64_t path, bool wrong, const char *why);
     /* Once, and last. why: NULL, it is done; or a sentence. passing: it may succeed later. */
@@ -40,10 +42,14 @@ struct hub_order {
     const char *what; /* "pull", "resolve", "verify" or "carry" */
     const char *model;
     const char *content; /* of "carry": which files those are; else NULL */
+    const json_t *want;  /* of "carry": as of hub_fetch_want; NULL: it gives */
 };
 /* The process lives until it is over, or hub_fetch_stop. */
 int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const struct hub_order *order,
                     const struct hub_fetch_ops *ops, void *owner, struct err *err);
+/* To one that carries: what more is to come: {"do": "want", "number"} for a model's outline, with
+ * "blocks" more of it (daemon/fetch/carry/carry.h). Copied. −EAGAIN: it takes no messages. */
+int hub_fetch_want(struct hub_fetch *f, const json_t *want);
 /* To one that carries: a connection of its own, to a source (rank 0) or to a taker (rank 1). Both
  * are borrowed. −EAGAIN: it takes no messages. */
 int hub_fetch_send_lane(struct hub_fetch *f, const struct ipc_lane *lane, int fd);

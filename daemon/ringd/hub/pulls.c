@@ -14,7 +14,14 @@
 #include "daemon/ringd/log.h"
 #include "net/clock.h"
 
-enum { AT_ONCE = 2, MOST = 64, RETRY_NODE_S = 5, RETRY_S = 60, RETRY_LASTING_S = 600 };
+enum {
+    AT_ONCE = 2,
+    MOST = 64,
+    TRIES = 3 /* to take it from nodes, before the hub */,
+    RETRY_NODE_S = 5,
+    RETRY_S = 60,
+    RETRY_LASTING_S = 600
+};
 #define RATE_US 1000000 /* between two looks at the rate */
 
 struct pull {
@@ -23,7 +30,9 @@ struct pull {
     struct hub_fetch *fetch; /* owned while it comes from the hub */
     struct carry_order take; /* while nfrom is not 0, it comes from other nodes; its texts are ours */
     char content[MODEL_CONTENT + 1];
-    bool is_verify, asks_room, is_lasting;
+    json_t *blocks; /* owned: of those orders; NULL: its outline alone */
+    bool is_verify, asks_room, is_lasting, is_cut_off;
+    unsigned tries;                            /* that ended with their process */
     uint64_t number;                           /* of all that were begun */
     char asked[MODEL_NAME], model[MODEL_NAME]; /* model: "" until it is known */
     enum pull_state state;
@@ -66,7 +75,10 @@ static void end(struct pull *p, enum pull_state state, const char *why)
         log_warning("%s is not %s: %s", pull_model(p), p->is_verify ? "as it was downloaded" : "pulled",
                     p->why);
     else if (state == PULL_DONE && !p->is_verify)
-        log_info("%s is here, whole", pull_model(p));
+        log_info(!p->take.nfrom ? "%s is here, whole"
+                 : p->blocks    ? "%s is here, as far as a job needs it"
+                                : "the outline of %s is here",
+                 pull_model(p));
     tell(p);
     start_next(all);
 }
@@ -114,9 +126,15 @@ static void on_over(void *owner, const char *why, bool passing)
 static void on_take_over(void *owner, const char *why, bool passing)
 {
     struct pull *p = owner;
-    (void)passing;
     if (!why) {
+        p->tries = 0;
         end(p, PULL_DONE, NULL);
+        return;
+    }
+    if (passing && p->tries < TRIES) {
+        p->tries++;
+        p->is_cut_off = true;
+        end(p, PULL_FAILED, why);
         return;
     }
     log_warning("%s comes from no other node, so the hub is asked: %s", pull_model(p), why);
@@ -185,9 +203,10 @@ static void on_room(void *owner, uint64_t bytes)
 
 /* --- one after the other ---------------------------------------------------------------------- */
 
-static void take(struct pull *p)
+static void take(struct pull *p, const json_t *blocks)
 {
     static const struct hub_fetch_ops ops = {.room = on_room, .progress = on_progress, .over = on_take_over};
+    p->take.blocks = blocks;
     carriers_take(p->all->setup.carriers, &p->take, &ops, p);
 }
 
@@ -200,7 +219,7 @@ static void start(struct pull *p)
     p->state = PULL_RUNS;
     p->total = 0;
     if (p->take.nfrom) {
-        take(p);
+        take(p, p->blocks);
     } else if (hub_fetch_start(&p->fetch, p->all->setup.fetchers, &order, &ops, p, &err)) {
         p->is_lasting = true;
         end(p, PULL_FAILED, err.text);
@@ -209,12 +228,13 @@ static void start(struct pull *p)
     tell(p);
 }
 
+/* What comes from other nodes does not wait for a hub: a job may. */
 static void start_next(struct pulls *a)
 {
     size_t running = 0;
     struct pull *waits = NULL;
     for (struct pull *p = TAILQ_FIRST(&a->list); p; p = TAILQ_NEXT(p, next)) {
-        running += p->state == PULL_RUNS;
+        running += p->state == PULL_RUNS && !p->take.nfrom;
         waits = !waits && p->state == PULL_WAITS ? p : waits;
     }
     if (waits && running < AT_ONCE)
@@ -234,6 +254,7 @@ static void drop(struct pulls *a, struct pull *p)
     halt(p);
     TAILQ_REMOVE(&a->list, p, next);
     a->n--;
+    json_decref(p->blocks);
     free(p);
 }
 
@@ -269,6 +290,7 @@ static int find_or_add(struct pulls *a, const char *name, struct pull **ret, str
         *ret = p;
         return 0;
     }
+    const unsigned tries = p ? p->tries : 0;
     if (p)
         drop(a, p);
     if (!make_place(a))
@@ -277,6 +299,7 @@ static int find_or_add(struct pulls *a, const char *name, struct pull **ret, str
     p = xcalloc(1, sizeof *p);
     p->all = a;
     p->number = ++a->begun;
+    p->tries = tries;
     snprintf(p->asked, sizeof p->asked, "%s", whole);
     if (model_commit_is(read.revision))
         snprintf(p->model, sizeof p->model, "%s", whole);
@@ -290,6 +313,10 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
 {
     const uint64_t before = a->begun;
     const int r = find_or_add(a, name, ret, err);
+    if (!r && a->begun == before && (*ret)->take.nfrom)
+        return err_set(err, -EAGAIN,
+                       "parts of %s are on their way from other nodes: ask again when they are here",
+                       pull_model(*ret));
     if (r || a->begun == before)
         return r;
     (*ret)->is_verify = !strcmp(what, "verify");
@@ -301,6 +328,9 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
 static void set_order(struct pull *p, const struct carry_order *order)
 {
     snprintf(p->content, sizeof p->content, "%s", order->content);
+    if (order->blocks && !p->blocks)
+        p->blocks = json_array();
+    json_array_extend(p->blocks, (json_t *)(uintptr_t)order->blocks);
     p->take = *order;
     p->take.model = p->model;
     p->take.content = p->content;
@@ -312,14 +342,13 @@ int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **r
     const int r = find_or_add(a, order->model, ret, err);
     if (r)
         return r;
-    if (a->begun != before) {
-        set_order(*ret, order);
-        start_next(a);
-    } else if ((*ret)->take.nfrom) {
-        set_order(*ret, order);
-        if ((*ret)->state == PULL_RUNS)
-            take(*ret);
-    }
+    if (a->begun == before && !(*ret)->take.nfrom)
+        return err_set(err, -EBUSY, "%s is pulled from the hub, or read again", order->model);
+    set_order(*ret, order);
+    if (a->begun != before)
+        start(*ret);
+    else
+        take(*ret, order->blocks);
     return 0;
 }
 
@@ -367,6 +396,16 @@ enum pull_state pull_state(const struct pull *p)
 const char *pull_why(const struct pull *p)
 {
     return p->why;
+}
+
+bool pull_was_cut_off(const struct pull *p)
+{
+    return p->state == PULL_FAILED && p->is_cut_off;
+}
+
+bool pull_is_of_nodes(const struct pull *p)
+{
+    return p->take.nfrom;
 }
 
 bool pull_may_retry(const struct pull *p, bool has_source)

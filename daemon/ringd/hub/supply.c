@@ -11,6 +11,7 @@
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/event_log.h"
+#include "daemon/ringd/hub/bring.h"
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/errands.h"
 #include "daemon/ringd/hub/hub_fetch.h"
@@ -44,7 +45,9 @@ struct supply {
     struct carriers *carriers;
     struct pulls *pulls;
     struct errands *errands;
-    json_t *whole; /* the exact names of the models that are here, each with which files it is */
+    json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which
+                     files it is, and "whole" */
+    struct bring *bring; /* owned: what stages lack */
     LIST_HEAD(, supply_resolve) resolves;
     size_t nresolves;
     LIST_HEAD(, supply_call) calls;
@@ -55,15 +58,16 @@ static const char *dir_of(const struct supply *s)
     return opts_str(s->setup.opts, "models-dir");
 }
 
-static bool is_whole(const struct supply *s, const char *model)
+static bool is_whole(void *owner, const char *model)
 {
-    return json_object_get(s->whole, model);
+    const struct supply *s = owner;
+    return json_is_true(json_object_get(json_object_get(s->here, model), "whole"));
 }
 
 static const char *content_of(void *owner, const char *model)
 {
     const struct supply *s = owner;
-    return json_string_value(json_object_get(s->whole, model));
+    return json_string_value(json_object_get(json_object_get(s->here, model), "content"));
 }
 
 /* What has come is looked at on the disk before others hear of it. */
@@ -93,6 +97,8 @@ static void on_pull_changed(void *owner, const struct pull *p)
         supply_list(s, on_looked, s);
     else
         errands_tell(s->errands, pull_model(p));
+    if (s->bring)
+        bring_changed(s->bring, p); /* last: a pull that is over may give way to another of its name */
 }
 
 /* --- pulls ------------------------------------------------------------------------------------ */
@@ -120,7 +126,7 @@ int supply_pull(struct supply *s, const char *name, json_t **ret, struct err *er
 int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *err)
 {
     struct pull *p;
-    if (!is_whole(s, name))
+    if (!content_of(s, name))
         return err_set(err, -ENOENT, "%s is not on this node", name);
     const int r = pulls_begin(s->pulls, "verify", name, &p, err);
     if (!r)
@@ -216,17 +222,18 @@ static void answer(struct supply_call *c, const json_t *text, int r, const char 
     free(c);
 }
 
-static void note_whole(struct supply *s, const json_t *list)
+static void note_here(struct supply *s, const json_t *list)
 {
     size_t i;
     json_t *m;
-    json_object_clear(s->whole);
-    json_array_foreach (list, i, m)
-        if (json_is_true(json_object_get(m, "whole")))
-            json_object_set_new(s->whole, json_string_value(json_object_get(m, "model")),
-                                json_is_string(json_object_get(m, "content"))
-                                    ? json_incref(json_object_get(m, "content"))
-                                    : json_string(""));
+    json_object_clear(s->here);
+    json_array_foreach (list, i, m) {
+        const char *content = json_string_value(json_object_get(m, "content"));
+        if (json_is_true(json_object_get(m, "named")))
+            json_object_set_new(s->here, json_string_value(json_object_get(m, "model")),
+                                json_pack("{s:s s:O}", "content", content ? content : "", "whole",
+                                          json_object_get(m, "whole")));
+    }
 }
 
 static json_t *with_pulls(const struct supply *s, const json_t *list)
@@ -257,7 +264,7 @@ static void on_list(void *owner, const struct shelf_answer *a)
         answer(c, NULL, a->r, a->why);
         return;
     }
-    note_whole(s, a->list);
+    note_here(s, a->list);
     json_t *all = json_pack("{s:o s:s s:I}", "models", with_pulls(s, a->list), "folder", dir_of(s), "quota",
                             (json_int_t)s->quota);
     answer(c, all, 0, NULL);
@@ -268,7 +275,7 @@ static void on_done(void *owner, const struct shelf_answer *a)
 {
     struct supply_call *c = owner;
     if (!a->r && !strcmp(c->what, "remove")) {
-        json_object_del(c->s->whole, c->model);
+        json_object_del(c->s->here, c->model);
         pulls_forget(c->s->pulls, c->model);
         errands_tell(c->s->errands, c->model);
     }
@@ -312,7 +319,7 @@ void supply_do(struct supply *s, const char *what, const char *model, supply_ans
 
 void supply_used(struct supply *s, const char *model)
 {
-    if (is_whole(s, model))
+    if (content_of(s, model))
         ask_shelf(s, SHELF_USED, call_new(s, "used", model, NULL, NULL));
 }
 
@@ -322,6 +329,29 @@ bool supply_is_there(struct supply *s, const char *model, const struct members_r
                      size_t size)
 {
     return !model || !model_name_is_exact(model) || errands_are_done(s->errands, model, ring, why, size);
+}
+
+json_t *supply_holders(const struct supply *s, const char *model, bool *ret_parts)
+{
+    return errands_holders(s->errands, model, ret_parts);
+}
+
+const char *supply_content(const struct supply *s, const char *model)
+{
+    const char *content = content_of((struct supply *)(uintptr_t)s, model);
+    return content && *content ? content : NULL;
+}
+
+void supply_bring(struct supply *s, const char *model, const json_t *blocks, const json_t *holders,
+                  bool parts)
+{
+    const char *content = supply_content(s, model);
+    json_t *known = holders ? NULL : errands_holders(s->errands, model, &parts);
+    if (content)
+        bring_want(s->bring, model, content, blocks, holders ? holders : known, parts);
+    else
+        s->setup.brought(s->setup.owner, model, "its outline is not on this node any more");
+    json_decref(known);
 }
 
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body)
@@ -400,11 +430,18 @@ static void open_rooms(struct supply *s)
                                                .in_use = in_use,
                                                .changed = on_pull_changed,
                                                .owner = s});
+    s->bring = bring_new(&(struct bring_setup){.base = setup->base,
+                                               .members = setup->members,
+                                               .pulls = s->pulls,
+                                               .coming = setup->coming,
+                                               .brought = setup->brought,
+                                               .owner = setup->owner});
     s->errands = errands_new(&(struct errands_setup){.base = setup->base,
                                                      .members = setup->members,
                                                      .pulls = s->pulls,
                                                      .send = send,
                                                      .content = content_of,
+                                                     .is_whole = is_whole,
                                                      .changed = on_errand_changed,
                                                      .owner = s});
 }
@@ -414,7 +451,7 @@ struct supply *supply_new(const struct supply_setup *setup)
     struct supply *s = xcalloc(1, sizeof *s);
     s->setup = *setup;
     s->quota = conf_size(setup->opts, "models-quota", NULL);
-    s->whole = json_object();
+    s->here = json_object();
     LIST_INIT(&s->resolves);
     LIST_INIT(&s->calls);
     open_rooms(s);
@@ -431,12 +468,14 @@ void supply_free(struct supply *s)
         hub_fetch_stop(q->fetch);
         resolve_over(q, -ECANCELED, "ringd is stopping");
     }
+    bring_free(s->bring);
+    s->bring = NULL;
     pulls_free(s->pulls);
     carriers_free(s->carriers);
     fetchers_free(s->fetchers);
     errands_free(s->errands);
     while (LIST_FIRST(&s->calls))
         answer(LIST_FIRST(&s->calls), NULL, -ECANCELED, "ringd is stopping");
-    json_decref(s->whole);
+    json_decref(s->here);
     free(s);
 }

@@ -2,7 +2,8 @@
  *
  * Models by their names: brought from other nodes or from a hub when somebody asks or a job needs
  * them, on this node and on the others of a job's ring, and kept in this node's folder of models
- * within its quota. Loop thread. */
+ * within its quota. A job is planned with a model's outline; then each node gets what its stage
+ * lacks. Loop thread. */
 #ifndef DAEMON_SUPPLY_H
 #define DAEMON_SUPPLY_H
 
@@ -14,6 +15,7 @@
 #include "engine/err.h"
 
 struct aside;
+struct bring_coming;
 struct event_base;
 struct event_log;
 struct link;
@@ -38,6 +40,10 @@ struct supply_setup { /* the pointers are borrowed */
     /* The names of the models that jobs use now; the caller owns it. */
     json_t *(*in_use)(void *owner);
     void (*changed)(void *owner); /* what a job waits for may have come */
+    /* What was asked for by supply_bring: how far it is, about once a second. */
+    void (*coming)(void *owner, const struct bring_coming *c);
+    /* It is here; why: a sentence, it does not come. */
+    void (*brought)(void *owner, const char *model, const char *why);
     void *owner;
 };
 struct supply *supply_new(const struct supply_setup *setup);
@@ -60,10 +66,21 @@ void supply_list(struct supply *s, supply_answer *done, void *owner);
 /* "remove", "pin" or "unpin"; model: an exact name. */
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner);
 
-/* Is a job's model on all nodes of the ring? Those that lack it get it, from other nodes where one
- * has it. False: `why` says who is how far. model: exact; what is no name is no matter of this. */
+/* Is the outline of a job's model on all nodes of the ring? Those that lack it get it, from other
+ * nodes where one has it. False: `why` says who is how far. model: exact; what is no name is no
+ * matter of this. */
 bool supply_is_there(struct supply *s, const char *model, const struct members_ring *ring, char *why,
                      size_t size);
+/* From whom its weights are to be had, of all nodes that were asked: as errands_holders. */
+json_t *supply_holders(const struct supply *s, const char *model, bool *ret_parts);
+/* Which files a model is, a hash; NULL: it is not on this node, or nothing is known. Until the next
+ * call of anything here. */
+const char *supply_content(const struct supply *s, const char *model);
+/* These blocks of a model whose outline is here are to come: [file, first block, the one after the
+ * last], …. holders, parts: as of supply_holders; NULL: who was asked here before. `brought`
+ * follows, perhaps at once. */
+void supply_bring(struct supply *s, const char *model, const json_t *blocks, const json_t *holders,
+                  bool parts);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 

@@ -455,7 +455,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                               .dossiers = c->dossiers,
                               .published = on_published,
                               .owner = c};
-    c->post = (struct job_post){setup->send, setup->owner};
+    c->post = (struct job_post){setup->send, setup->holders, setup->owner};
     c->retry = timer_new(setup->base, coord_on_retry, c);
     c->settle = timer_new(setup->base, on_settle, c);
     c->ring = job_ring_new(&(struct job_ring_setup){.base = setup->base,

@@ -69,6 +69,8 @@ struct coord_setup { /* the pointers are borrowed */
     /* As job_ring_setup has it; may be NULL. */
     bool (*has_model)(void *owner, const char *model, const struct members_ring *ring, char *why,
                       size_t size);
+    /* As job_post has it; may be NULL. */
+    json_t *(*holders)(void *owner, const char *model, bool *ret_parts);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* Deployments whose heads are other nodes, of that name or, where it is NULL, of that model:
      * how many, and the first of them. May be NULL: none. */

@@ -40,6 +40,8 @@ void job_set_plan(struct job *job, struct placed_plan *plan)
     job->timeline = plan && job->type == JOB_TRAIN ? timeline_new(&plan->shared) : NULL;
     job->steps = plan ? plan->steps : 0;
     for (size_t r = 0; r < RING_MAX_NODES; r++) {
+        free(job->coming[r]);
+        job->coming[r] = NULL;
         free(job->through[r]);
         job->through[r] = NULL;
         job->memory[r] = (struct job_memory){0};
@@ -284,14 +286,25 @@ size_t job_first_waited(const struct job *job, size_t *ret_left)
     return first;
 }
 
+/* A rank whose weights are on their way is what the others wait for, too. */
+static size_t first_coming(const struct job *job, size_t first)
+{
+    for (size_t r = 0; r < job_nodes(job)->n && job->state == JOB_OPENING; r++)
+        if (job->coming[r] && !job->ready[r])
+            return r;
+    return first;
+}
+
 void job_waits_for(const struct job *job, char *text, size_t size)
 {
     size_t left;
-    const size_t first = job_first_waited(job, &left);
+    const size_t first = first_coming(job, job_first_waited(job, &left));
     const char *name = job_nodes(job)->name[first];
     *text = '\0';
     if (job->state == JOB_QUEUED || job->state == JOB_INTERRUPTED)
         snprintf(text, size, "%s", job->error);
+    else if (job->state == JOB_OPENING && job->coming[first])
+        snprintf(text, size, "%s", job->coming[first]);
     else if (left == 1)
         snprintf(text, size, "node %s is %s", name, job_phase(job->state)->doing);
     else if (left)

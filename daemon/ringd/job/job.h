@@ -78,9 +78,11 @@ struct job {
         uint64_t rss, anon,
             peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
     } memory[RING_MAX_NODES];
-    struct copies *copies;         /* owned: of an earlier attempt, as its ranks say; NULL: of none */
-    struct kept_step kept;         /* which step is on the disks of its ranks */
-    json_t *restore;               /* owned: those it goes on from (copies.h); NULL: none */
+    struct copies *copies; /* owned: of an earlier attempt, as its ranks say; NULL: of none */
+    struct kept_step kept; /* which step is on the disks of its ranks */
+    json_t *restore;       /* owned: those it goes on from (copies.h); NULL: none */
+    char *coming
+        [RING_MAX_NODES]; /* owned: what this rank waits for before it opens its layers; NULL: nothing */
     char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
     struct timeline *timeline;     /* owned: its last step, as planned; NULL: no plan, or no training */
     struct timelines *timelines;   /* owned: of every step, for who asked for them; NULL: nobody did */

@@ -252,6 +252,37 @@ static void hear_served(struct job *job, const char *kind, const json_t *event)
     }
 }
 
+static uint64_t number_at(const json_t *event, const char *key)
+{
+    const json_int_t n = json_integer_value(json_object_get(event, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+/* What a rank waits for before it opens its layers: "org/name: layers 8-15 come from node a to
+ * node c: 31 %, 4 s left" */
+static void hear_coming(struct job *job, size_t rank, json_t *event)
+{
+    const char *model = json_string_value(json_object_get(event, "model")),
+               *from = json_string_value(json_object_get(event, "from"));
+    const uint64_t done = number_at(event, "done"), total = number_at(event, "total");
+    const double rate = json_number_value(json_object_get(event, "rate"));
+    const double share = total ? (double)(done < total ? done : total) / (double)total : 0;
+    char layers[240], raw[700], left[60] = "", text[700];
+    if (!job->plan || rank >= job->plan->shared.ranks)
+        return;
+    note_layers(layers, sizeof layers, &job->plan->shared, rank);
+    if (rate > 0 && done < total)
+        snprintf(left, sizeof left, ", %.0f s left", (double)(total - done) / rate);
+    snprintf(raw, sizeof raw, "%.*s: %s come from %s to node %s: %.0f %%%s",
+             model ? (int)strcspn(model, "@") : 1, model ? model : "?",
+             model && strcmp(model, job->plan->shared.model) != 0 ? "its weights" : layers,
+             from ? from : "another node", job_nodes(job)->name[rank], 100 * share, left);
+    text_clean(text, sizeof text, raw, true);
+    json_object_set_new(event, "text", json_string(text));
+    free(job->coming[rank]);
+    job->coming[rank] = xstrdup(text);
+}
+
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
                     const json_t *body)
 {
@@ -276,7 +307,8 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
         return;
-    const bool is_of_rank = !strcmp(event_kind(body), "memory") || !strcmp(event_kind(body), "reading");
+    const bool is_of_rank = !strcmp(event_kind(body), "memory") || !strcmp(event_kind(body), "reading") ||
+                            !strcmp(event_kind(body), "coming");
     if (rank > 0 && !is_of_rank && strcmp(event_kind(body), "log"))
         return; /* how the job goes is the head's own stage's to say */
     json_t *event = json_deep_copy(json_object_get(body, "event"));
@@ -290,8 +322,10 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
         json_object_set_new(event, "time", json_integer(time(NULL)));
     if (is_of_rank)
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
-    if (!strcmp(kind, "reading"))
+    if (!strcmp(kind, "reading") || !strcmp(kind, "coming"))
         json_object_set_new(event, "node", json_string(job_nodes(job)->name[rank]));
+    if (!strcmp(kind, "coming"))
+        hear_coming(job, rank, event);
     if (!strcmp(kind, "step") || !strcmp(kind, "valid") || !strcmp(kind, "sample") ||
         !strcmp(kind, "skipped"))
         keep_said(job, kind, event);

@@ -288,7 +288,7 @@ static void on_event(struct job_life *l, size_t rank, const json_t *body)
     job_hear_event(l->setup.log, l->setup.metrics, job, rank, body);
     if (rank == 0 && kind && !strcmp(kind, "timeline") && job->state == JOB_RUNNING)
         life_look_at_pace(l);
-    if (kind && !strcmp(kind, "reading") && job_phase(job->state)->extends)
+    if (kind && (!strcmp(kind, "reading") || !strcmp(kind, "coming")) && job_phase(job->state)->extends)
         life_limit(l, limit_ms(l, job->state));
 }
 

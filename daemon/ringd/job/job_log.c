@@ -26,8 +26,8 @@ static char *text_of(json_t *json)
 /* What a history is not kept of: what others say as well, or is worth nothing later. */
 static bool is_kept(const char *type)
 {
-    static const char *const passing[] = {"job",     "end",     "token", "memory",
-                                          "reading", "serving", "load",  "adapters"};
+    static const char *const passing[] = {"job",    "end",     "token", "memory",  "reading",
+                                          "coming", "serving", "load",  "adapters"};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (!strcmp(type, passing[i]))
             return false;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 
+#include "daemon/common/model/model_name.h"
 #include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/log.h"
@@ -40,7 +41,16 @@ void job_send_run(const struct job_post *post, const struct job *job, size_t ran
 
 void job_send_open(const struct job_post *post, const struct job *job, size_t rank)
 {
-    send_or_log(post, job, rank, "job-open", job_encode_open(job, rank));
+    json_t *message = job_encode_open(job, rank);
+    const char *model = job->plan->shared.model;
+    bool parts = false;
+    json_t *holders =
+        post->holders && model_name_is_exact(model) ? post->holders(post->owner, model, &parts) : NULL;
+    if (holders) {
+        json_object_set_new(message, "holders", holders);
+        json_object_set_new(message, "parts", json_boolean(parts));
+    }
+    send_or_log(post, job, rank, "job-open", message);
 }
 
 int job_send_turn(const struct job_post *post, const struct job *job, json_t *turn)

@@ -16,6 +16,8 @@ struct job;
 struct job_post {
     /* Takes the reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
+    /* As supply_holders; NULL: there are no models with a name. */
+    json_t *(*holders)(void *owner, const char *model, bool *ret_parts);
     void *owner;
 };
 

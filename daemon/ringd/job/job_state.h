@@ -68,7 +68,7 @@ struct job_phase {
     enum job_late late;
     enum job_again again;
     unsigned hears; /* 1 << job_word; others are dropped */
-    bool extends;   /* while a stage says that it reads, the limit begins again */
+    bool extends;   /* while a stage reads, or weights come to it, the limit begins again */
     bool is_aside;  /* it has no nodes, and waits for a word of its user or of another node */
     bool is_end;
 };

@@ -193,7 +193,10 @@ static void on_way_refused(void *owner, const char *why)
 {
     struct lanes *l = owner;
     if (strcmp(l->why, why)) /* asked again and again, said once */
-        log_job(LOG_LEVEL_INFO, l->hello.job, "the next rank cannot be reached through other nodes: %s", why);
+        log_job(LOG_LEVEL_INFO, l->hello.job,
+                l->hello.job ? "the next rank cannot be reached through other nodes: %s"
+                             : "a node that has a model cannot be reached through other nodes: %s",
+                why);
     snprintf(l->why, sizeof l->why, "%s", why);
     relay_ask_free(l->via.ask); /* and `why` with it */
     l->via.ask = NULL;

@@ -22,7 +22,7 @@
 #include "daemon/common/spawn_env.h"
 #include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/machine/cgroup.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/spawn_socket.h"
 #include "daemon/ringd/log.h"

@@ -17,9 +17,9 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/machine/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
-#include "daemon/ringd/job/yield_cpu.h"
+#include "daemon/ringd/job/machine/yield_cpu.h"
 #include "daemon/ringd/job/plan/cost_query.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/job_plan.h"
@@ -81,6 +81,9 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_i
     w->job = job;
     w->attempt = attempt;
     w->origin = *origin;
+    *w->lacks = '\0';
+    json_decref(w->holders);
+    w->holders = NULL;
     w->is_connecting = false;
     json_array_clear(w->reports);
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
@@ -197,6 +200,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         note_memory(w, event);
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
+    } else if (!strcmp(kind, "lacks")) {
+        worker_hear_lacks(w, event);
     } else if (!strcmp(kind, "survey")) {
         cost_query_ask(w->setup.cost_query, w->stage, event);
     } else if (!strcmp(kind, "ready")) {
@@ -323,6 +328,7 @@ void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const struct 
 {
     json_t *message = json_pack("{s:s s:s s:o s:o s:b}", "do", "plan", "type", job_type_name(type), "spec",
                                 spec, "nodes", nodes, "may_time", (int)!w->has_company);
+    worker_add_content(w, message, json_string_value(json_object_get(spec, "model")));
     begin(w, members_self(w->setup.members)->id, job, attempt, origin);
     w->rank = 0;
     w->trains = type == JOB_TRAIN;
@@ -436,6 +442,8 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     begin(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")),
           json_integer_value(json_object_get(body, "attempt")), &origin);
     w->reported = false;
+    w->holders = json_incref(json_object_get(body, "holders"));
+    w->parts = json_is_true(json_object_get(body, "parts"));
     w->state = WORKER_OPENING;
     if (read_open(w, body, rank, &err)) {
         worker_fail(w, err.text);
@@ -450,8 +458,11 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
         return;
     if (spawn_group(w->stage) && w->planned_bytes)
         cgroup_limit(spawn_group(w->stage), cgroup_with_headroom(w->planned_bytes));
-    worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", json_object_get(body, "plan"), "rank",
-                            rank, "threads", *w->setup.threads));
+    json_t *plan = json_object_get(body, "plan"),
+           *order = json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
+                              *w->setup.threads);
+    worker_add_content(w, order, json_string_value(json_object_get(plan, "model")));
+    worker_say(w, order);
     peers_flood_self(w->setup.peers);
 }
 
@@ -567,6 +578,7 @@ void worker_free(struct worker *w)
     timer_free(w->missed);
     timer_free(w->again);
     json_decref(w->reports);
+    json_decref(w->holders);
     mapped_done(&w->mapped);
     free(w);
 }

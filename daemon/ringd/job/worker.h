@@ -48,6 +48,12 @@ struct worker_setup { /* the pointers are borrowed */
     void *owner;
     void (*stage_begins)(void *owner); /* the stage of a job is about to start here */
     void (*changed)(void *owner);      /* the lease is free again */
+    /* Which files a model with a name is that is on this node, a hash; NULL: nothing is known. NULL
+     * itself, as the next: there are no such models. */
+    const char *(*content)(void *owner, const char *model);
+    /* A stage here lacks these blocks of a model (hub/supply.h); workers_brought follows. holders:
+     * NULL: this node has asked itself who has them. */
+    void (*bring)(void *owner, const char *model, const json_t *blocks, const json_t *holders, bool parts);
     /* An event of rank 0's stage here, of a job that serves; false: it is for the job's head. NULL:
      * all are. */
     bool (*served)(void *owner, uint64_t job, const char *kind, const json_t *event);
@@ -86,6 +92,11 @@ int worker_ask(struct worker *w, json_t *message);
 /* Data connections that reach our listener. */
 int worker_data_hello(const struct worker *w, const struct link_hello *peer, char *why, size_t size);
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /* takes the link */
+
+/* What its stage lacks of a model is on its way, of such an event ("coming"); has come, or does not
+ * (why, a sentence). Others leave it alone. */
+void worker_coming(struct worker *w, const char *model, const json_t *event);
+void worker_brought(struct worker *w, const char *model, const char *why);
 
 /* Copies of a step are on this node's disk, or are not: the event "kept" of its stage. */
 void worker_kept(struct worker *w, const json_t *event);

@@ -2,13 +2,15 @@
  *
  * The worker's inside, shared by workers.c (all of them), worker.c (the stage process and the
  * head's messages), worker_head.c (whom it takes for the head), worker_absence.c (when the head or
- * others are gone), worker_copies.c (files of copies), worker_rest.c (the stage process between two
+ * others are gone), worker_copies.c (files of copies), worker_model.c (what a stage lacks of
+ * its model), worker_rest.c (the stage process between two
  * attempts at a job), worker_lanes.c (its data connections) and worker_show.c (what others see of
  * it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
 #include "daemon/common/model/mapped.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/survive/held_files.h"
@@ -46,9 +48,12 @@ struct worker {
     struct head_question {
         struct origin of;
         uint8_t head[16];
-    } asked;               /* the node that was taken for the head of that job, last */
-    struct noting *noting; /* that this node takes part is on its way to the disk; NULL: it is there */
-    json_t *ready;         /* owned: what the stage said, until then; NULL: nothing */
+    } asked;                /* the node that was taken for the head of that job, last */
+    struct noting *noting;  /* that this node takes part is on its way to the disk; NULL: it is there */
+    json_t *ready;          /* owned: what the stage said, until then; NULL: nothing */
+    char lacks[MODEL_NAME]; /* the model that its stage waits for; "": for none */
+    json_t *holders;        /* owned: who has the weights of the job's model, as its head says, or NULL */
+    bool parts;             /* none of them has all */
     int rank;
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
@@ -138,6 +143,11 @@ void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job);
 /* Another job trains from now on: what it keeps of those before goes, but for what is on the
  * disk. */
 void worker_drop_kept(struct worker *w);
+/* worker_model.c. Its stage lacks blocks of a model: the event "lacks". */
+void worker_hear_lacks(struct worker *w, const json_t *event);
+/* Adds to an order for the stage which files that model is. */
+void worker_add_content(const struct worker *w, json_t *order, const char *model);
+
 /* The stage process between two attempts at its job. Asks it to rest; false: it has not come so far
  * that this would be worth it. */
 bool worker_rest_ask(struct worker *w);

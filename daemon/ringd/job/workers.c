@@ -285,6 +285,18 @@ void workers_data_up(struct workers *ws, struct link *link, uint32_t from_rank)
         link_free(link);
 }
 
+void workers_coming(struct workers *ws, const char *model, const json_t *event)
+{
+    for (size_t i = 0; i < ws->n; i++)
+        worker_coming(ws->at[i], model, event);
+}
+
+void workers_brought(struct workers *ws, const char *model, const char *why)
+{
+    for (size_t i = 0; i < ws->n; i++)
+        worker_brought(ws->at[i], model, why);
+}
+
 void workers_kept(struct workers *ws, const json_t *event)
 {
     for (size_t i = 0; i < ws->n; i++)

@@ -42,6 +42,9 @@ int workers_ask(struct workers *ws, uint64_t job, json_t *message);
 int workers_data_hello(struct workers *ws, const struct link_hello *peer, char *why, size_t size);
 void workers_data_up(struct workers *ws, struct link *link, uint32_t from_rank); /* takes the link */
 
+/* As worker_coming and worker_brought. */
+void workers_coming(struct workers *ws, const char *model, const json_t *event);
+void workers_brought(struct workers *ws, const char *model, const char *why);
 void workers_kept(struct workers *ws, const json_t *event); /* as worker_kept */
 void workers_changed(struct workers *ws);                   /* nodes came or went */
 

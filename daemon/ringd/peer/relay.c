@@ -223,15 +223,26 @@ static void refuse(struct relay *r, const uint8_t asker[16], const uint8_t token
         r->s.send(r->s.owner, asker, message);
 }
 
+enum { WHAT = 32 };
+
+static const char *what_of(const struct relay_want *want, char to[WHAT])
+{
+    if (want->job)
+        snprintf(to, WHAT, "job %llu", (unsigned long long)want->job);
+    else
+        snprintf(to, WHAT, "a model");
+    return to;
+}
+
 static void leg_end(struct leg *leg, const char *why)
 {
     struct relay *r = leg->r;
-    char from[64];
+    char from[64], what[WHAT];
     snprintf(from, sizeof from, "%s",
              r->s.name(r->s.owner, leg->want.from)); /* the next call may use the same place */
     if (leg->state == LEG_SPLICING)
-        say(r, "job %llu: no longer relaying %s to %s, %.1f MB passed: %s", (unsigned long long)leg->want.job,
-            from, r->s.name(r->s.owner, leg->want.to), (double)splice_bytes(leg->splice) / 1e6, why);
+        say(r, "%s: no longer relaying %s to %s, %.1f MB passed: %s", what_of(&leg->want, what), from,
+            r->s.name(r->s.owner, leg->want.to), (double)splice_bytes(leg->splice) / 1e6, why);
     leg_free(leg);
 }
 
@@ -282,8 +293,10 @@ void relay_take_open(struct relay *r, const uint8_t asker[16], const json_t *bod
         snprintf(why, sizeof why, "%s relays %d connections already", name, RELAY_MAX_LEGS);
     else if (!r->s.works(r->s.owner, want.from, want.head, want.job) ||
              !r->s.works(r->s.owner, want.to, want.head, want.job))
-        snprintf(why, sizeof why, "%s has not heard that both ends work on job %llu", name,
-                 (unsigned long long)want.job);
+        snprintf(why, sizeof why,
+                 want.job ? "%s has not heard that both ends work on job %llu"
+                          : "%s does not reach both ends",
+                 name, (unsigned long long)want.job);
     if (*why) {
         refuse(r, asker, token, why);
         return;
@@ -308,7 +321,7 @@ static void on_splice_end(void *owner)
 static void join(struct leg *leg)
 {
     struct relay *r = leg->r;
-    char from[64];
+    char from[64], what[WHAT];
     int in = leg->in, out = leg->out;
     leg->in = leg->out = -1;
     timer_stop(leg->timer);
@@ -318,8 +331,7 @@ static void join(struct leg *leg)
     }
     leg->state = LEG_SPLICING;
     snprintf(from, sizeof from, "%s", r->s.name(r->s.owner, leg->want.from));
-    say(r, "job %llu: relaying %s to %s", (unsigned long long)leg->want.job, from,
-        r->s.name(r->s.owner, leg->want.to));
+    say(r, "%s: relaying %s to %s", what_of(&leg->want, what), from, r->s.name(r->s.owner, leg->want.to));
 }
 
 static void on_connected(evutil_socket_t fd, short what, void *arg)

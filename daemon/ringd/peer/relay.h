@@ -5,8 +5,8 @@
  * from hop to hop, each beginning with the token of the hop it reaches, and spliced. The two ends
  * shake hands through it as if they were neighbours, so what is between them carries bytes it
  * cannot read. Both sides are here: asking for a way (lanes.c) and being one. A way lasts while
- * both ends work on the job it was asked for. PROTOCOL.md §8 has messages and bytes. Knows nodes
- * only through its setup. Loop thread.
+ * both ends work on the job it was asked for, or are in reach where it carries a model. PROTOCOL.md
+ * §8 has messages and bytes. Knows nodes only through its setup. Loop thread.
  *
  * A hop's part:  ASKING (the next hop) → OFFERED (token given out) → CONNECTING (onwards) →
  * SPLICING → gone; all but the last have 10 s. */
@@ -56,7 +56,7 @@ void relay_free(struct relay *r);
 /* What is wanted: a way between these two, for that job. */
 struct relay_want {
     uint8_t from[16], to[16], head[16];
-    uint64_t job;
+    uint64_t job; /* 0: a model is carried */
 };
 struct relay_way {
     struct relay_hop hop;            /* whom to connect to */

@@ -286,6 +286,7 @@ static int add_system(const struct files *f, struct err *err)
                   {"/proc/meminfo", true},
                   {"/proc/cpuinfo", true},
                   {"/proc/stat", true},
+                  {"/proc/sys/kernel/random/boot_id", true}, /* boot_id.h */
                   {"/sys/devices/system/cpu", false},
                   {"/sys/devices/system/node", false},
                   {"/sys/fs/cgroup", false},

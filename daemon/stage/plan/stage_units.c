@@ -42,6 +42,7 @@ struct stage_spec unit_spec(const struct job_plan *p, const struct config *confi
                                .seqs = seqs,
                                .positions = p->positions,
                                .weight_bits = p->weight_bits,
+                               .stands_in = true,
                                .kv = p->kv};
 }
 

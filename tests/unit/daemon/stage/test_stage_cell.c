@@ -45,11 +45,12 @@ static bool is_text(const struct field *f)
 /* A new field of text is a path, in its table, or its name is added here. */
 static void every_text_is_a_path_or_none(void **state)
 {
-    static const char *const plain[] = {"text",           "text_field",    "prompt_field", "completion_field",
-                                        "messages_field", "tools_field",   "layers",       "target_modules",
-                                        "serve_as",       "sample_prompt", "prompt",       "system",
-                                        "fingerprint",    "weights",       "schedule",     "order",
-                                        "kept_in",        "state_dir",     "name",         NULL};
+    static const char *const plain[] = {
+        "text",        "text_field", "prompt_field",   "completion_field", "messages_field",
+        "tools_field", "layers",     "target_modules", "serve_as",         "sample_prompt",
+        "prompt",      "system",     "content",        "fingerprint",      "weights",
+        "schedule",    "order",      "kept_in",        "state_dir",        "name",
+        NULL};
     const struct field *tables[] = {job_spec_fields(), job_plan_fields(), job_tune_fields()};
     (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)

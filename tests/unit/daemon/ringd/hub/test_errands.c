@@ -25,6 +25,7 @@ static struct members *members;
 static struct members_ring ring;
 static struct errands *errands;
 static const char *here; /* which files this node has; NULL: it lacks the model */
+static bool here_whole;
 static struct pull pull;
 static bool has_pull;
 static char begun[8]; /* "pull" or "take" */
@@ -99,6 +100,12 @@ static const char *content(void *owner, const char *model)
     return here;
 }
 
+static bool is_whole(void *owner, const char *model)
+{
+    (void)owner, (void)model;
+    return here && here_whole;
+}
+
 static void on_changed(void *owner)
 {
     (void)owner;
@@ -111,9 +118,14 @@ static int open_world(void **state)
     members = row_of(4, true);
     members_ring(members, members_self(members)->id, &ring);
     assert_int_equal(ring.n, 4);
-    errands = errands_new(&(struct errands_setup){
-        .base = base, .members = members, .send = on_send, .content = content, .changed = on_changed});
+    errands = errands_new(&(struct errands_setup){.base = base,
+                                                  .members = members,
+                                                  .send = on_send,
+                                                  .content = content,
+                                                  .is_whole = is_whole,
+                                                  .changed = on_changed});
     here = NULL;
+    here_whole = true;
     has_pull = false;
     memset(begun, 0, sizeof begun);
     memset(sent, 0, sizeof sent);
@@ -129,13 +141,18 @@ static int close_world(void **state)
     return 0;
 }
 
-static void say(unsigned node, bool ready, const char *files, const char *reason)
+static void say_more(unsigned node, bool ready, bool whole, const char *files, const char *reason)
 {
     const uint8_t id[16] = {(uint8_t)(node + 1)};
-    json_t *body = json_pack("{s:s s:b s:i s:i s:i s:s* s:s*}", "model", MODEL, "ready", ready, "done", 0,
-                             "total", 0, "rate", 0, "content", files, "why", reason);
+    json_t *body = json_pack("{s:s s:b s:b s:i s:i s:i s:s* s:s*}", "model", MODEL, "ready", ready, "whole",
+                             whole, "done", 0, "total", 0, "rate", 0, "content", files, "why", reason);
     errands_take_told(errands, id, body);
     json_decref(body);
+}
+
+static void say(unsigned node, bool ready, const char *files, const char *reason)
+{
+    say_more(node, ready, ready, files, reason);
 }
 
 static bool are_done(void)
@@ -156,6 +173,12 @@ static void was_asked(unsigned node, const char *how, const char *from)
     holds(sent[node], part);
     snprintf(part, sizeof part, "\"from\":[%s]", from);
     holds(sent[node], part);
+}
+
+static void was_asked_whether(unsigned node)
+{
+    holds(sent[node], "\"how\":\"ask\"");
+    assert_null(strstr(sent[node], "\"from\""));
 }
 
 #define ID(n) "\"0" #n "000000000000000000000000000000\""
@@ -226,6 +249,62 @@ static void another_pulls_where_the_hub_refuses_one(void **state)
     for (unsigned i = 1; i < 4; i++)
         was_asked(i, "pull", "");
     holds(why, "the hub is out of reach");
+}
+
+static void hold(const char *ids, bool parts)
+{
+    bool is_parts;
+    json_t *list = errands_holders(errands, MODEL, &is_parts);
+    char *text = json_dumps(list, JSON_COMPACT);
+    assert_string_equal(text, ids);
+    assert_int_equal(is_parts, parts);
+    free(text);
+    json_decref(list);
+}
+
+/* An outline is enough to plan with; weights come from who has all of them, if somebody has. */
+static void who_has_all_of_it_gives_the_weights(void **state)
+{
+    (void)state;
+    here = ONE;
+    here_whole = false;
+    are_done();
+    for (unsigned i = 1; i < 4; i++)
+        say_more(i, true, i == 2, ONE, NULL);
+    assert_true(are_done());
+    hold("[" ID(3) "]", false);
+    say_more(2, true, false, ONE, NULL);
+    hold("[" ID(1) "," ID(2) "," ID(3) "," ID(4) "]", true);
+    say_more(1, false, true, ONE, NULL); /* nonsense: it does not even have the outline */
+    hold("[" ID(1) "," ID(3) "," ID(4) "]", true);
+    here_whole = true;
+    hold("[" ID(1) "]", false);
+}
+
+/* One that is drained is asked before the hub is, and gives what it has. */
+static void a_node_beside_the_ring_may_have_it(void **state)
+{
+    (void)state;
+    memmove(&ring.at[1], &ring.at[2], 2 * sizeof *ring.at); /* without n1 */
+    ring.n = 3;
+    are_done();
+    say(2, false, NULL, NULL);
+    say(3, false, NULL, NULL);
+    assert_false(are_done());
+    was_asked_whether(1);
+    holds(why, "node n1 is asked whether it has");
+    assert_string_equal(begun, "");
+    say(1, true, ONE, NULL);
+    assert_false(are_done());
+    assert_string_equal(begun, "take");
+    assert_int_equal(begun_from[0], 2);
+    holds(why, "comes from node n1 to node n0, and then to 2 more");
+    here = ONE;
+    here_whole = false;
+    say_more(2, true, false, ONE, NULL);
+    say_more(3, true, false, ONE, NULL);
+    assert_true(are_done());
+    hold("[" ID(2) "]", false);
 }
 
 static void other_files_of_the_same_name_are_no_model(void **state)
@@ -312,6 +391,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_one_has_goes_round_in_both_directions, open_world, close_world),
         cmocka_unit_test_setup_teardown(this_node_takes_what_another_has, open_world, close_world),
         cmocka_unit_test_setup_teardown(another_pulls_where_the_hub_refuses_one, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_node_beside_the_ring_may_have_it, open_world, close_world),
+        cmocka_unit_test_setup_teardown(who_has_all_of_it_gives_the_weights, open_world, close_world),
         cmocka_unit_test_setup_teardown(other_files_of_the_same_name_are_no_model, open_world, close_world),
         cmocka_unit_test_setup_teardown(what_nobody_asked_for_counts_for_nothing, open_world, close_world),
         cmocka_unit_test_setup_teardown(one_does_what_it_is_asked_to_do, open_world, close_world),

@@ -45,6 +45,31 @@ static void a_job_goes_through_its_states(void **state)
     assert_int_equal(metrics_counts(h->metrics)->ended[0], 1);
 }
 
+static json_t *coming(unsigned done)
+{
+    return json_pack("{s:{s:s s:s s:s s:i s:i s:f}}", "event", "ev", "coming", "model",
+                     "org/name@0123456789abcdef0123456789abcdef01234567", "from", "node n0", "done", done,
+                     "total", 1000, "rate", 100.0);
+}
+
+static void weights_that_are_on_their_way_are_waited_for(void **state)
+{
+    struct head *h = *state;
+    char text[200];
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = job_in(h, JOB_OPENING);
+    say(h, job, 1, "job-event", coming(310));
+    job_waits_for(job, text, sizeof text);
+    assert_string_equal(text, "org/name: its weights come from node n0 to node n1: 31 %, 7 s left");
+    say(h, job, 1, "job-event", coming(5000)); /* more than there is */
+    job_waits_for(job, text, sizeof text);
+    assert_string_equal(text, "org/name: its weights come from node n0 to node n1: 100 %");
+    say_ready(h, job);
+    assert_int_equal(job->state, JOB_CONNECTING);
+    job_waits_for(job, text, sizeof text);
+    assert_string_equal(text, "node n0 is connecting to the next node, and 1 more node is");
+}
+
 /* A plan of a stage of another version, of another job or of other nodes is not handed round. */
 static void a_plan_that_does_not_fit_ends_the_job(void **state)
 {
@@ -412,6 +437,7 @@ int main(void)
 #define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         WITH_HEAD(a_job_goes_through_its_states),
+        WITH_HEAD(weights_that_are_on_their_way_are_waited_for),
         WITH_HEAD(a_plan_that_does_not_fit_ends_the_job),
         WITH_HEAD(what_is_no_job_is_refused),
         WITH_HEAD(a_queued_job_can_be_cancelled),

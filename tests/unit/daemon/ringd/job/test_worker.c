@@ -94,14 +94,19 @@ static void plan(struct test *t, const char *lines)
     event_base_dispatch(t->alone.base);
 }
 
-static void stop(struct test *t)
+static void stop_attempt(struct test *t, int attempt)
 {
     const uint8_t head[16] = {1};
-    json_t *body = json_pack("{s:i, s:s}", "job", JOB, "cause", "a test");
+    json_t *body = json_pack("{s:i, s:i, s:s}", "job", JOB, "attempt", attempt, "cause", "a test");
     assert_true(worker_is_head(t->worker, head, body));
     worker_take_stop(t->worker, body);
     json_decref(body);
     event_base_dispatch(t->alone.base);
+}
+
+static void stop(struct test *t)
+{
+    stop_attempt(t, 0);
 }
 
 static void is_free(const struct test *t, unsigned times)
@@ -180,6 +185,50 @@ static void a_plan_that_does_not_fit_is_refused(void **state)
     }
 }
 
+/* Of a stage that lacks what it says, and goes on once it hears that this is here. */
+#define LACKS                                                                                                \
+    "say '{\"ev\":\"lacks\",\"model\":\"org/name\",\"blocks\":[[\"w\",0,2]]}'\n"                             \
+    "until dd bs=65536 count=1 2>/dev/null <&3 | grep -qa brought; do :; done\n"                             \
+    "say '{\"ev\":\"hello\",\"pid\":\"'$$'\"}'; exec sleep 1000"
+
+static void opens(struct test *t, unsigned rank, const char *expected)
+{
+    const uint8_t head[16] = {rank ? 2 : 1};
+    const struct job_plan p = small_plan(JOB_TRAIN, rank + 1);
+    json_t *nodes = rank ? json_pack("[s,s]", "02000000000000000000000000000000",
+                                     "01000000000000000000000000000000")
+                         : json_pack("[s]", "01000000000000000000000000000000"),
+           *body = json_pack("{s:i, s:i, s:i, s:o, s:o, s:[s], s:b}", "job", JOB, "attempt", 1, "rank", rank,
+                             "plan", job_plan_encode(&p), "nodes", nodes, "holders", "a node", "parts", 1);
+    stage_script_write(t->script, LACKS);
+    worker_take_open(t->worker, head, body);
+    json_decref(body);
+    event_base_dispatch(t->alone.base);
+    char *text = json_dumps(t->alone.brings, JSON_COMPACT);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* Its head says who has it; the head itself has asked. */
+static void what_a_stage_lacks_is_brought(void **state)
+{
+    struct test *t = *state;
+    opens(t, 0, "[\"org/name\",[[\"w\",0,2]],null,true]");
+    worker_brought(t->worker, "org/other", NULL);
+    worker_brought(t->worker, "org/name", NULL);
+    worker_brought(t->worker, "org/name", "a word too much");
+    event_base_dispatch(t->alone.base);
+    assert_true(t->pid > 0);
+    assert_int_equal(t->failed, 0);
+    stop_attempt(t, 1);
+}
+
+static void another_node_is_told_who_has_it(void **state)
+{
+    struct test *t = *state;
+    opens(t, 1, "[\"org/name\",[[\"w\",0,2]],[\"a node\"],true]");
+}
+
 static void a_stage_that_ignores_the_stop_is_killed(void **state)
 {
     struct test *t = *state;
@@ -216,6 +265,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_head_hears_how_a_stage_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_job_leaves_copies_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_plan_that_does_not_fit_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_stage_lacks_is_brought, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_node_is_told_who_has_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_that_ignores_the_stop_is_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_lease_does_not_hang_with_the_stage, set_up, tear_down),
     };

@@ -42,6 +42,7 @@ struct alone {
     int threads;
     uint64_t free_memory;    /* beside all stages, as workers hear */
     unsigned begun, changed; /* how often the worker said so */
+    json_t *brings;          /* owned: what a stage lacks: model, blocks, holders or null, parts; or NULL */
     void (*told)(struct alone *a, const char *kind, const json_t *body);
 };
 
@@ -101,6 +102,23 @@ static inline void alone_stage_begins(void *owner)
 {
     struct alone *a = owner;
     a->begun++;
+}
+
+/* The loop ends. */
+static inline void alone_bring(void *owner, const char *model, const json_t *blocks, const json_t *holders,
+                               bool parts)
+{
+    struct alone *a = owner;
+    json_decref(a->brings);
+    a->brings = json_pack("[s,O,o,b]", model, blocks,
+                          holders ? json_incref((json_t *)(uintptr_t)holders) : json_null(), (int)parts);
+    event_base_loopbreak(a->base);
+}
+
+static inline const char *alone_content(void *owner, const char *model)
+{
+    (void)owner, (void)model;
+    return "c0ffee";
 }
 
 static inline void alone_changed(void *owner)
@@ -171,6 +189,8 @@ static inline struct worker_setup alone_setup(struct alone *a)
                                  .ballots = a->ballots,
                                  .owner = a,
                                  .stage_begins = alone_stage_begins,
+                                 .content = alone_content,
+                                 .bring = alone_bring,
                                  .changed = alone_changed};
 }
 
@@ -195,6 +215,7 @@ static inline struct workers *alone_workers(struct alone *a)
 static inline void alone_close(struct alone *a)
 {
     a->told = NULL; /* what is still under way goes */
+    json_decref(a->brings);
     event_base_loop(a->base, EVLOOP_NONBLOCK);
     ballots_free(a->ballots);
     spawner_free(a->spawner);

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/machine/cgroup.h"
 
 static char folder[] = "/tmp/ringd-scope-XXXXXX";
 

@@ -10,13 +10,19 @@
 #include "daemon/stage/plan/stage_head.h"
 #include "engine/model/requant.h"
 
-/* Of the head, once its plan stands: fills in h->plan.weights where others take part. Refuses files
+/* Of the head, once its plan stands: fills in h->plan.weights where others take part, unless
+ * h->plan.content says what these files hold. Refuses files
  * whose output head is not the embedding that config.json ties it to. */
 int weights_of_head(struct head *h, struct err *err);
 
 /* Of another rank: refuses, by name, what is not the head's. `tell`: where events go. */
 int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, const struct config *config,
                     uint32_t rank, struct err *err);
+
+/* Of a rank that has embedding and head, where `content` stands for all that is compared: refuses
+ * files whose output head is not the embedding that config.json ties it to. */
+int weights_check_tied_here(const struct job_plan *plan, const struct config *config, uint32_t rank,
+                            struct err *err);
 
 /* Says what --weights 4 or 8 bits took of the folder `dir`, over all stages of a rank. */
 void weights_tell_quantized(struct stage_events *tell, uint32_t rank, size_t bits, const char *dir,

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/ringd/job/yield_cpu.h"
+#include "daemon/ringd/job/machine/yield_cpu.h"
 
 struct waits {
     sem_t is_there, may_end;

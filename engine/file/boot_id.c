@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/fetch/boot_id.h"
+#include "file/boot_id.h"
 
 #include <stdio.h>
 

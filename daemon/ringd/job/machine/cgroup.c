@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/machine/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>

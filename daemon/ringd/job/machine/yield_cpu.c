@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/yield_cpu.h"
+#include "daemon/ringd/job/machine/yield_cpu.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  * Which start of the machine this is. What was written during the same one is still there; of an
  * earlier one there is what was synced. Any thread. */
-#ifndef DAEMON_FETCH_BOOT_ID_H
-#define DAEMON_FETCH_BOOT_ID_H
+#ifndef FILE_BOOT_ID_H
+#define FILE_BOOT_ID_H
 
 enum { BOOT_ID = 64 };
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/fetch/have_map.h"
+#include "file/have_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/common/xalloc.h"
-#include "daemon/fetch/boot_id.h"
+#include "file/boot_id.h"
 
-enum { HEAD = 160, CONTENT_MAX = 65 };
+enum { HEAD = 160, CONTENT_MAX = 65, NAME = 4096 };
 
 struct have_map {
     int fd;        /* owned */
@@ -56,17 +56,33 @@ static void read_bits(struct have_map *h, const char *content)
         memset(h->bits, 0, n);
 }
 
-static int open_it(struct have_map **ret, int folder, const char *file, int flags, uint32_t blocks)
+static bool have_name(char ret[NAME], const char *file)
 {
-    char name[HAVE_NAME];
-    snprintf(name, sizeof name, "%s.have", file);
-    const int fd = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW, 0640);
-    if (fd < 0)
-        return -errno;
-    struct have_map *h = xcalloc(1, sizeof *h);
-    *h = (struct have_map){.fd = fd, .bits = xcalloc(bytes_of(blocks) + 1, 1), .blocks = blocks};
+    return snprintf(ret, NAME, "%s" HAVE_ENDING, file) < NAME;
+}
+
+static int take(struct have_map **ret, int fd, uint32_t blocks)
+{
+    struct have_map *h = calloc(1, sizeof *h);
+    uint8_t *bits = calloc(bytes_of(blocks) + 1, 1);
+    if (!h || !bits) {
+        close(fd);
+        free(h);
+        free(bits);
+        return -ENOMEM;
+    }
+    *h = (struct have_map){.fd = fd, .bits = bits, .blocks = blocks};
     *ret = h;
     return 0;
+}
+
+static int open_it(struct have_map **ret, int folder, const char *file, int flags, uint32_t blocks)
+{
+    char name[NAME];
+    if (!have_name(name, file))
+        return -ENAMETOOLONG;
+    const int fd = openat(folder, name, flags | O_CLOEXEC | O_NOFOLLOW, 0640);
+    return fd < 0 ? -errno : take(ret, fd, blocks);
 }
 
 /* Bits that do not count are gone from both maps before any block is written. */
@@ -92,6 +108,47 @@ int have_map_open(struct have_map **ret, int folder, const char *file, const cha
 bool have_map_has(const struct have_map *h, uint32_t block)
 {
     return h->bits[block / 8] & 1 << block % 8;
+}
+
+int have_map_take(struct have_map **ret, int fd, uint64_t bytes)
+{
+    const uint64_t blocks = (bytes + HAVE_BLOCK - 1) / HAVE_BLOCK;
+    if (blocks > UINT32_MAX) {
+        close(fd);
+        return -EFBIG;
+    }
+    const int r = take(ret, fd, (uint32_t)blocks);
+    if (!r)
+        read_bits(*ret, NULL);
+    return r;
+}
+
+int have_map_read(struct have_map **ret, int folder, const char *file, uint64_t bytes)
+{
+    char name[NAME];
+    if (!have_name(name, file))
+        return -ENAMETOOLONG;
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : have_map_take(ret, fd, bytes);
+}
+
+bool have_map_covers(const struct have_map *h, uint64_t from, uint64_t to)
+{
+    for (uint64_t b = from / HAVE_BLOCK; b * HAVE_BLOCK < to; b++)
+        if (b >= h->blocks || !have_map_has(h, (uint32_t)b))
+            return false;
+    return true;
+}
+
+uint64_t have_map_bytes(const struct have_map *h, uint64_t bytes)
+{
+    uint64_t sum = 0;
+    for (uint32_t b = 0; b < h->blocks; b++) {
+        const uint64_t at = (uint64_t)b * HAVE_BLOCK, left = at < bytes ? bytes - at : 0;
+        if (have_map_has(h, b))
+            sum += left < HAVE_BLOCK ? left : HAVE_BLOCK;
+    }
+    return sum;
 }
 
 int have_map_set(struct have_map *h, uint32_t block)
@@ -129,9 +186,16 @@ uint32_t have_map_leading(int folder, const char *file, uint32_t blocks)
     return n;
 }
 
+bool have_map_is_there(int folder, const char *file)
+{
+    char name[NAME];
+    struct stat st;
+    return have_name(name, file) && !fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
 void have_map_remove(int folder, const char *file)
 {
-    char name[HAVE_NAME];
-    snprintf(name, sizeof name, "%s.have", file);
-    unlinkat(folder, name, 0);
+    char name[NAME];
+    if (have_name(name, file))
+        unlinkat(folder, name, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/stage/stage_weights.h"
+#include "daemon/stage/share/stage_weights.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -9,19 +9,8 @@
 
 #include "daemon/common/cache_dir.h"
 #include "daemon/common/model_facts.h"
+#include "daemon/stage/share/stage_share.h"
 #include "engine/file/weights.h"
-
-/* Which tensors a rank wants. */
-struct wanted {
-    const struct config *config; /* borrowed */
-    bool *units;                 /* [layers + 3] owned, see weights_unit */
-};
-
-static bool is_wanted(void *arg, const char *name)
-{
-    const struct wanted *w = arg;
-    return w->units[weights_unit(name, w->config->layers)];
-}
 
 static void say_read(struct stage_events *tell, uint32_t rank, uint64_t bytes, const char *why)
 {
@@ -31,8 +20,11 @@ static void say_read(struct stage_events *tell, uint32_t rank, uint64_t bytes, c
                   (double)bytes / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB", why);
 }
 
+/* owner: NULL: nobody is told. */
 static void tell_reading(void *owner, uint64_t done, uint64_t total)
 {
+    if (!owner)
+        return;
     stage_event(owner, "reading",
                 json_pack("{s:I s:I}", "done", (json_int_t)done, "total", (json_int_t)total));
 }
@@ -85,13 +77,32 @@ static int check_alone(struct head *h, struct err *err)
     return r;
 }
 
+int weights_check_tied_here(const struct job_plan *plan, const struct config *config, uint32_t rank,
+                            struct err *err)
+{
+    struct share_want own;
+    struct weights *w = NULL;
+    uint64_t read = 0;
+    int r = config->tied ? share_want_init(&own, plan, config, rank, err) : 1;
+    if (r)
+        return r < 0 ? r : 0;
+    const bool has_both = own.units[0] && own.units[config->layers + 1];
+    share_want_done(&own);
+    if (has_both)
+        r = open_weights(&w, plan->model, config->layers, weights_is_tied, NULL, err);
+    if (!r && w && has_own_head(w))
+        r = read_weights(w, NULL, true, &read, err);
+    weights_close(w);
+    return r;
+}
+
 int weights_of_head(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     struct weights *w;
     uint64_t read = 0;
     char missing[240];
-    if (p->tune.random_init)
+    if (p->tune.random_init || *p->content)
         return 0;
     if (p->ranks == 1)
         return check_alone(h, err);
@@ -112,37 +123,19 @@ int weights_of_head(struct head *h, struct err *err)
 
 /* --- other ranks ------------------------------------------------------------------------------ */
 
-/* Returns how many units are its own. */
-static size_t own_units(const struct wanted *to, const struct job_plan *plan, uint32_t rank)
-{
-    const size_t layers = to->config->layers;
-    size_t n = 0;
-    for (size_t s = 0; s < plan->stages; s++) {
-        if (plan->place[s] != rank)
-            continue;
-        for (size_t l = plan->first[s]; l < plan->first[s + 1]; l++)
-            to->units[l + 1] = true;
-        if (s + 1 == plan->stages)
-            to->units[layers + 1] = true;
-        if (s == 0 || (s + 1 == plan->stages && to->config->tied))
-            to->units[0] = true;
-    }
-    for (size_t u = 0; u < layers + 2; u++)
-        n += to->units[u];
-    return n;
-}
-
 int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, const struct config *config,
                     uint32_t rank, struct err *err)
 {
-    struct wanted wanted = {config, calloc(config->layers + 3, sizeof *wanted.units)};
+    struct share_want wanted;
     struct weights *w = NULL;
     uint64_t read = 0;
-    size_t compared = 0;
-    if (!wanted.units)
-        return err_set(err, -ENOMEM, "out of memory");
-    const size_t own = own_units(&wanted, plan, rank);
-    int r = open_weights(&w, plan->model, config->layers, is_wanted, &wanted, err);
+    size_t compared = 0, own = 0;
+    int r = share_want_init(&wanted, plan, config, rank, err);
+    if (r)
+        return r;
+    for (size_t u = 0; u < config->layers + 2; u++)
+        own += wanted.units[u];
+    r = open_weights(&w, plan->model, config->layers, share_wants, &wanted, err);
     if (!r)
         r = read_weights(w, tell, config->tied, &read, err);
     if (!r)
@@ -153,7 +146,7 @@ int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, cons
         stage_say(tell, "rank %u: %zu of its %zu units could not be compared: the head has not all files",
                   rank, own - compared, own);
     weights_close(w);
-    free(wanted.units);
+    share_want_done(&wanted);
     return r;
 }
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What carry_disk.c (folder, files, names) and carry_want.c (which blocks should come) share. */
+#ifndef DAEMON_CARRY_DISK_IMPL_H
+#define DAEMON_CARRY_DISK_IMPL_H
+
+#include "daemon/common/model/model_name.h"
+#include "daemon/fetch/carry/carry_disk.h"
+
+struct have_map;
+
+enum block_state { BLOCK_MISSING, BLOCK_ASKED, BLOCK_HERE };
+
+struct carry_block {
+    uint8_t state; /* enum block_state */
+    bool is_wanted, is_outline;
+};
+
+struct carry_file {
+    int fd;                /* owned; −1: not opened yet */
+    struct have_map *have; /* owned; NULL: the file is whole, or is not looked at yet */
+    struct digest *hash;   /* owned: of its first `hashed` blocks; NULL: of none */
+    uint32_t hashed;
+    uint32_t checked;  /* blocks of an earlier pull that were looked at */
+    uint64_t left;     /* bytes that such a pull has left */
+    uint64_t unsynced; /* bytes since the last sync */
+    uint32_t unwanted; /* blocks that are neither here nor wanted */
+    bool is_whole;     /* and named */
+};
+
+struct carry_disk {
+    int dir, folder; /* folder: owned */
+    char model[MODEL_NAME], content[DIGEST_HEX];
+    bool is_named;
+    struct manifest *manifest; /* owned; NULL until it is known */
+    uint8_t *list;             /* owned: the same as bytes */
+    size_t list_n;
+    struct carry_file *files;   /* owned: as in the manifest */
+    size_t *order;              /* owned: files as they should come */
+    struct carry_block *blocks; /* owned */
+    uint8_t *buf;               /* owned: a block */
+    size_t check, whole;        /* files that were looked at; that are whole */
+    size_t next_file;           /* in `order`: no block before these two is missing */
+    uint32_t next_block;
+    bool wants;            /* the outline at least */
+    json_t *asked;         /* owned: blocks that are wanted beside it, until the manifest is known; or NULL */
+    uint64_t done, total;  /* bytes that are wanted and here, that are wanted */
+    uint32_t outline_left; /* blocks of the outline that are not here */
+    uint32_t promised;
+};
+
+/* carry_want.c. The manifest is known: the order of files. */
+void carry_want_plan(struct carry_disk *d);
+/* All that is here is known: what was asked for before is wanted from now on. −EBADMSG and a
+ * sentence. */
+int carry_want_begin(struct carry_disk *d, struct err *err);
+/* A block is here: 0, or −EBADMSG and a sentence: it is the first of a file that has no such
+ * head. */
+int carry_want_here(struct carry_disk *d, uint32_t block, struct err *err);
+
+#endif
