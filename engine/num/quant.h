@@ -3,8 +3,9 @@
  * Weights of 2 to 8 bits in groups along a row: w = q · scale + bias, q unsigned, one scale and one
  * bias for each group. This is the layout of MLX's affine quantization, and the one our own is kept
  * in, so that there is one reader for both: the q of a row lie in 32-bit words, little-endian, the
- * first in the lowest bits. Beside it MLX's "mxfp4": words as those of 4 bits, each q an E2M1, and a
- * group's scale a power of two, E8M0, without a bias (OCP Microscaling Formats v1.0, section 5). */
+ * first in the lowest bits. Beside it MLX's "mxfp4": words as those of 4 bits, each q an E2M1. A
+ * group's scale is a power of two, E8M0, without a bias (OCP Microscaling Formats v1.0, section
+ * 5). */
 #ifndef NUM_QUANT_H
 #define NUM_QUANT_H
 

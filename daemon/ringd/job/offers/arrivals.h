@@ -37,8 +37,8 @@ void arrivals_take_offer(struct arrivals *a, struct parts *parts, const uint8_t 
 void arrivals_again(struct arrivals *a);
 /* Was it fetched here? Then nobody else changes it. */
 bool arrivals_own(const struct arrivals *a, const char *folder);
-/* A deployment reads these folders no more: {name: folder}, but for those of `still` and `or`, which
- * may be NULL. Only those that were fetched here go. */
+/* A deployment reads these folders no more: {name: folder}, but for those of `still` and `or`,
+ * which may be NULL. Only those that were fetched here go. */
 void arrivals_leave(struct arrivals *a, const json_t *had, const json_t *still, const json_t * or);
 
 #endif
