@@ -79,8 +79,8 @@ int settle_take_name(int dir, const char *model, struct err *err)
         close(folder);
     return !r ? 0
            : r == -EBUSY
-               ? err_set(err, r,
-                         "parts of %s are on their way from other nodes: ask again when they are here", model)
+               ? err_set(err, r, "parts of %s come from other nodes, or go there: ask again in a moment",
+                         model)
                : err_set(err, r, "%s cannot be made whole: %s", model, strerror(-r));
 }
 

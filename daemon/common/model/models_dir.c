@@ -206,11 +206,16 @@ static DIR *open_folder(int dir, const char *path)
     return d;
 }
 
-/* A file that is here in part has a map, and what it says is what is here. */
+/* A file that is here in part has a map, and what it says is what is here. Of NAME.part, as a file
+ * is called that comes, it is NAME's. */
 static uint64_t here_of(int folder, const char *name, const struct stat *st)
 {
     struct have_map *have;
-    if (have_map_read(&have, folder, name, (uint64_t)st->st_size))
+    char of[NAME_MAX + 1];
+    const size_t n = strlen(name), end = sizeof ".part" - 1,
+                 stem = n > end && !strcmp(name + n - end, ".part") ? n - end : n;
+    snprintf(of, sizeof of, "%.*s", (int)stem, name);
+    if (have_map_read(&have, folder, of, (uint64_t)st->st_size))
         return (uint64_t)st->st_size;
     const uint64_t bytes = have_map_bytes(have, (uint64_t)st->st_size);
     have_map_close(have);

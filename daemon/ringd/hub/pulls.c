@@ -148,6 +148,7 @@ static void on_take_over(void *owner, const char *why, bool passing)
 /* What leads back to a pull that may have gone meanwhile. */
 struct room_ask {
     struct pulls *all;
+    uint64_t number;
     char model[MODEL_NAME];
 };
 
@@ -164,12 +165,14 @@ static void say_room(struct pull *p, const char *why)
 static void on_room_answer(void *owner, const struct shelf_answer *answer)
 {
     struct room_ask *q = owner;
-    struct pull *p = pulls_find(q->all, q->model);
+    struct pull *p = TAILQ_FIRST(&q->all->list);
     size_t i;
     json_t *gone;
     json_array_foreach (answer->list, i, gone)
         log_info("%s was removed, to make room for %s: it was used longest ago", json_string_value(gone),
                  q->model);
+    while (p && p->number != q->number)
+        p = TAILQ_NEXT(p, next);
     if (p)
         say_room(p, answer->r ? answer->why : NULL);
     free(q);
@@ -186,6 +189,7 @@ static void on_room(void *owner, uint64_t bytes)
     if (other->state == PULL_RUNS)
         json_array_append_new(kept, json_string(pull_model(other)));
     q->all = p->all;
+    q->number = p->number;
     snprintf(q->model, sizeof q->model, "%s", pull_model(p));
     p->asks_room = true;
     const struct shelf_order order = {.what = SHELF_ROOM,
@@ -354,11 +358,11 @@ int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **r
 
 struct pull *pulls_find(const struct pulls *a, const char *name)
 {
-    struct pull *p;
+    struct pull *p, *found = NULL;
     TAILQ_FOREACH(p, &a->list, next)
     if (!strcmp(p->asked, name) || !strcmp(p->model, name))
-        return p;
-    return NULL;
+        found = p;
+    return found;
 }
 
 struct pull *pulls_next(const struct pulls *a, const struct pull *last)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 #
 # A hub with one model, test/tiny, of which system/lib/hub.c is the program: $hub is its folder, $model the model's exact name.
-# Sourced behind check.sh and ring.sh.
+# Sourced behind check.sh and ring.sh. $hub_from: the folder of its files, if it is another than that of the tiny Llama.
 # shellcheck shell=sh disable=SC2034,SC2154
 
 hub=$work/hub
 mkdir -p "$hub/files" "$work/home"
 for file in config.json generation_config.json tokenizer.json tokenizer_config.json model.safetensors; do
-    cp "share/tiny-llama/$file" "$hub/files/"
+    cp "${hub_from:-share/tiny-llama}/$file" "$hub/files/"
 done
 echo 'a pickle' >"$hub/files/pytorch_model.bin"
 weights=$(wc -c <"$hub/files/model.safetensors")
