@@ -13,6 +13,7 @@
 
 #include "daemon/common/fields.h"
 #include "daemon/common/job_type.h"
+#include "daemon/common/model/model_name.h"
 #include "engine/err.h"
 #include "engine/layer/kv_type.h"
 #include "engine/model/tune.h"
@@ -28,8 +29,9 @@ struct job_plan {
     enum job_type type;
     char model[4096]; /* directory, the same path on every node */
     char fingerprint[33];
-    char content
-        [65]; /* which files the model is (PROTOCOL.md §7.5), "": it has no name, or nothing is known */
+    char
+        content[MODEL_CONTENT +
+                1]; /* which files the model is (PROTOCOL.md §7.5), "": it has no name, or nothing is known */
     char *
         weights; /* owned: what the head's tensors hold (engine/file/weights.h), or NULL: nothing is read, or by one node alone */
     size_t ranks, stages;

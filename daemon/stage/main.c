@@ -10,9 +10,8 @@
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace",
- *   "shared"}; perhaps after
- *                                           {"ev":"survey","nodes","question"}, which
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace","shared"};
+ *                                           perhaps after {"ev":"survey","nodes","question"}, which
  *                                           {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
  *   (stage_units.h), {"ev":"measured","answer"}

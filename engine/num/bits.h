@@ -21,4 +21,11 @@ static inline uint32_t bits_of(float x)
     return bits;
 }
 
+/* Half of an E8M0, 2^(e − 128): right at both ends of what f32 has, as all of it is not. Times the
+ * doubled numbers of MXFP4, which are whole. */
+static inline float half_e8m0(uint8_t e)
+{
+    return float_of(e < 2 ? UINT32_C(0x200000) << e : (uint32_t)(e - 1) << 23);
+}
+
 #endif

@@ -137,12 +137,10 @@ static void iq4_nl(float *y, const uint8_t *b)
     put_chosen(y, b + 2, uneven, half_at(b));
 }
 
-/* The scale is 2^(e − 127). Half of it, times the doubled numbers, also is right at both ends of
- * what f32 has. */
 static void mxfp4(float *y, const uint8_t *b)
 {
     static const levels16 twice = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    put_chosen(y, b + 1, twice, float_of(b[0] < 2 ? UINT32_C(0x200000) << b[0] : (uint32_t)(b[0] - 1) << 23));
+    put_chosen(y, b + 1, twice, half_e8m0(b[0]));
 }
 
 /* --- blocks of 256 ---------------------------------------------------------------------------- */

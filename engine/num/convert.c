@@ -5,7 +5,8 @@
 #include "num/convert.h"
 
 #include <math.h>
-#include <string.h>
+
+#include "num/bits.h"
 
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
@@ -37,27 +38,18 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
     k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
 }
 
-/* E8M0: 2^(byte − 127), where a float has its exponent; 0 is subnormal, 255 is no number. */
-static float power_of(uint8_t exponent)
-{
-    const uint32_t bits = exponent ? (uint32_t)exponent << 23 : UINT32_C(1) << 22;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return exponent == UINT8_MAX ? NAN : x;
-}
-
 /* col begins a group: those of panels do. */
 static void convert_fp4(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
     const size_t group = w.quant->group;
     const uint8_t *side = (const uint8_t *)w.quant->scale + row * quant_groups(group, w.cols) + col / group,
                   *from = convert_words(w, row) + col / 2;
-    float scale[SIDES];
+    float half[SIDES];
     for (size_t i = 0, now; i < n; i += now) {
         now = n - i < SIDES * group ? n - i : SIDES * group;
-        for (size_t g = 0; g < quant_groups(group, now); g++)
-            scale[g] = power_of(*side++);
-        k->fp4_to_f32(dst + i, from + i / 2, scale, group, now);
+        for (size_t g = 0; g < quant_groups(group, now); g++, side++)
+            half[g] = *side == UINT8_MAX ? NAN : half_e8m0(*side); /* 255 is no number */
+        k->fp4_to_f32(dst + i, from + i / 2, half, group, now);
     }
 }
 

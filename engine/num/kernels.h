@@ -67,8 +67,8 @@ struct kernels {
      * be shorter, by whole words. NULL: there are none of so many bits. */
     void (*quant_to_f32[QUANT_MOST + 1])(float *dst, const uint8_t *w, const float *scale, const float *bias,
                                          size_t group, size_t n);
-    /* The same of MXFP4. */
-    void (*fp4_to_f32)(float *dst, const uint8_t *w, const float *scale, size_t group, size_t n);
+    /* The same of MXFP4; half: of each group half of its scale. */
+    void (*fp4_to_f32)(float *dst, const uint8_t *w, const float *half, size_t group, size_t n);
     /* The first n elements of a row of `width` as row8.h has it. */
     void (*row8_to_f32)(float *dst, const void *row, size_t width, size_t n);
     void (*tile)(const struct tile *t);

@@ -155,17 +155,17 @@ static void quant6_to_f32(float *dst, const uint8_t *w, const float *scale, cons
 
 /* --- E2M1: a sign, two bits of exponent, one of fraction: 0, ½, 1, 1½, 2, 3, 4, 6 --- */
 
-static void fp4_to_f32(float *dst, const uint8_t *w, const float *scale, size_t group, size_t n)
+static void fp4_to_f32(float *dst, const uint8_t *w, const float *half, size_t group, size_t n)
 {
     const v8u shift = {0, 4, 8, 12, 16, 20, 24, 28};
-    for (size_t at = 0, end; at < n; at = end, scale++) {
+    for (size_t at = 0, end; at < n; at = end, half++) {
         end = group_end(at, group, n);
         for (size_t i = at; i < end; i += NIBBLES) {
             uint32_t word;
             memcpy(&word, w + i / 2, sizeof word);
             const v8u q = ((v8u){0} + word) >> shift, exponent = q >> 1 & 3, is_normal = (v8u)(exponent != 0),
-                      halves = ((q & 1) | (is_normal & 2)) << (exponent + is_normal);
-            const v8u x = (v8u)(__builtin_convertvector((v8i)halves, v8f) * (*scale / 2)) | (q & 8) << 28;
+                      doubled = ((q & 1) | (is_normal & 2)) << (exponent + is_normal);
+            const v8u x = (v8u)(__builtin_convertvector((v8i)doubled, v8f) * *half) | (q & 8) << 28;
             memcpy(dst + i, &x, sizeof x);
         }
     }

@@ -98,20 +98,20 @@ static uint32_t promised(const struct carry *c)
 static int send_have(struct carry *c, struct carry_lane *l)
 {
     const uint32_t blocks = carry_disk_manifest(c->disk)->blocks, most = CARRY_BYTES * 8;
-    if (l->told != promised(c) && l->told_at == blocks)
-        l->told_at = 0;
-    if (!l->wants_which || !carry_disk_is_checked(c->disk) || l->told_at == blocks)
+    if (l->have_of != promised(c) && l->have_sent == blocks)
+        l->have_sent = 0;
+    if (!l->wants_which || !carry_disk_is_checked(c->disk) || l->have_sent == blocks)
         return 0;
-    if (!l->told_at)
-        l->told = promised(c);
-    const uint32_t n = blocks - l->told_at < most ? blocks - l->told_at : most;
+    if (!l->have_sent)
+        l->have_of = promised(c);
+    const uint32_t n = blocks - l->have_sent < most ? blocks - l->have_sent : most;
     uint8_t *to = carry_line_space(&l->line);
-    const size_t head = carry_frame_write(to, CARRY_HAVE, l->told_at, blocks);
+    const size_t head = carry_frame_write(to, CARRY_HAVE, l->have_sent, blocks);
     memset(to + head, 0, (n + 7) / 8);
     for (uint32_t i = 0; i < n; i++)
-        if (carry_disk_promises(c->disk, l->told_at + i))
+        if (carry_disk_promises(c->disk, l->have_sent + i))
             to[head + i / 8] |= (uint8_t)(1 << i % 8);
-    l->told_at += n;
+    l->have_sent += n;
     const int r = carry_line_put(&l->line, head + (n + 7) / 8, c->now);
     return r ? r : 1;
 }

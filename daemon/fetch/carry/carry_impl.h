@@ -41,7 +41,7 @@ struct carry_lane {
     bool wants_list;
     uint32_t list_at; /* bytes of the manifest that were sent */
     bool wants_which;
-    uint32_t told_at, told;      /* blocks of which it was told; by what was promised then */
+    uint32_t have_sent, have_of; /* bits of HAVE that it was sent, and what was promised when they began */
     uint32_t wants[CARRY_WANTS]; /* the first one is under way */
     unsigned n_wants;
     uint32_t at; /* bytes of that one that were sent */

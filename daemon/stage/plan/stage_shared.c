@@ -30,7 +30,7 @@ int stage_shared_note(struct head *h, struct err *err)
     return e;
 }
 
-/* Does a stage that is told of so have that unit of the same weights? */
+/* Has a stage, of which this entry is, that unit of the same weights? */
 static bool has_unit(const struct head *h, const json_t *stage, size_t unit)
 {
     const json_t *runs = json_object_get(stage, "units");

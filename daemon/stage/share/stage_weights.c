@@ -20,7 +20,7 @@ static void say_read(struct stage_events *tell, uint32_t rank, uint64_t bytes, c
                   (double)bytes / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB", why);
 }
 
-/* owner: NULL: nobody is told. */
+/* owner: NULL: no event is sent. */
 static void tell_reading(void *owner, uint64_t done, uint64_t total)
 {
     if (!owner)

@@ -32,10 +32,10 @@ static json_t *mapped_at(const struct member *m, const uint8_t head[16], uint64_
 }
 
 void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, uint64_t job,
-                       json_t **ret_told)
+                       json_t **ret_ring)
 {
     *ret = (struct job_nodes){.n = ring->n};
-    *ret_told = json_array();
+    *ret_ring = json_array();
     for (size_t r = 0; r < ring->n; r++) {
         const struct member *m = ring->at[r];
         memcpy(ret->id[r], m->id, 16);
@@ -43,7 +43,7 @@ void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, u
         ret->available[r] = m->memory_available;
         char id[33];
         id_hex(id, m->id);
-        json_array_append_new(*ret_told,
+        json_array_append_new(*ret_ring,
                               json_pack("{s:s s:s s:f s:I s:I s:b s:o}", "id", id, "name", m->name, "speed",
                                         (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
                                         (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand, "mapped",

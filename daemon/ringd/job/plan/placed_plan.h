@@ -35,10 +35,10 @@ struct placed_plan {
     struct pace *pace;        /* owned: how fast its ranks were taken to be, and are; NULL: its layers stay */
 };
 
-/* The nodes of that ring, the head first, and in ret_told what the stage that plans is told of them
+/* The nodes of that ring, the head first, and in ret_ring what the stage that plans hears of them
  * (a new object). job: the number of the job at that head; 0: it has none. */
 void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, uint64_t job,
-                       json_t **ret_told);
+                       json_t **ret_ring);
 size_t job_nodes_find(const struct job_nodes *nodes, const uint8_t id[16]); /* nodes->n: it is none */
 /* Node i of `from` as well, if it is none of them yet; one of them goes. */
 void job_nodes_add(struct job_nodes *to, const struct job_nodes *from, size_t i);
