@@ -29,8 +29,35 @@ enum block_type {
 enum { BLOCK_MOST = 256 }; /* values of the largest */
 
 const char *block_name(enum block_type type); /* llama.cpp's: "Q4_K" */
-size_t block_values(enum block_type type);    /* of a block: 32 or 256 */
-size_t block_bytes(enum block_type type);
+
+static inline size_t block_bytes(enum block_type type)
+{
+    switch (type) {
+    case BLOCK_Q4_0:
+    case BLOCK_IQ4_NL: return 18;
+    case BLOCK_Q4_1: return 20;
+    case BLOCK_Q5_0: return 22;
+    case BLOCK_Q5_1: return 24;
+    case BLOCK_Q8_0: return 34;
+    case BLOCK_Q2_K: return 84;
+    case BLOCK_Q3_K: return 110;
+    case BLOCK_Q4_K: return 144;
+    case BLOCK_Q5_K: return 176;
+    case BLOCK_Q6_K: return 210;
+    case BLOCK_IQ4_XS: return 136;
+    case BLOCK_MXFP4: return 17;
+    case BLOCK_NONE:
+    case BLOCK_COUNT: break;
+    }
+    return 0;
+}
+
+/* Numbers of a block. */
+static inline size_t block_values(enum block_type type)
+{
+    return (type >= BLOCK_Q2_K && type <= BLOCK_Q6_K) || type == BLOCK_IQ4_XS ? 256 : 32;
+}
+
 /* Of a row; cols are whole blocks. */
 static inline size_t block_row_bytes(enum block_type type, size_t cols)
 {

@@ -245,30 +245,30 @@ static void iq4_xs(float *y, const uint8_t *b)
     }
 }
 
-/* `load` is always known where this is called. */
-static inline __attribute__((always_inline)) void each(float *y, const uint8_t *b, size_t n, size_t values,
-                                                       size_t bytes, void (*load)(float *, const uint8_t *))
+/* `type` and `load` are always known where this is called. */
+static inline __attribute__((always_inline)) void
+each(float *y, const uint8_t *b, size_t n, enum block_type type, void (*load)(float *, const uint8_t *))
 {
-    for (size_t i = 0; i < n; i++, y += values, b += bytes)
+    for (size_t i = 0; i < n; i++, y += block_values(type), b += block_bytes(type))
         load(y, b);
 }
 
 static void load_whole(float *y, const uint8_t *b, enum block_type type, size_t n)
 {
     switch (type) {
-    case BLOCK_Q4_0: each(y, b, n, SMALL, 18, q4_0); break;
-    case BLOCK_Q4_1: each(y, b, n, SMALL, 20, q4_1); break;
-    case BLOCK_Q5_0: each(y, b, n, SMALL, 22, q5_0); break;
-    case BLOCK_Q5_1: each(y, b, n, SMALL, 24, q5_1); break;
-    case BLOCK_Q8_0: each(y, b, n, SMALL, 34, q8_0); break;
-    case BLOCK_Q2_K: each(y, b, n, LARGE, 84, q2_k); break;
-    case BLOCK_Q3_K: each(y, b, n, LARGE, 110, q3_k); break;
-    case BLOCK_Q4_K: each(y, b, n, LARGE, 144, q4_k); break;
-    case BLOCK_Q5_K: each(y, b, n, LARGE, 176, q5_k); break;
-    case BLOCK_Q6_K: each(y, b, n, LARGE, 210, q6_k); break;
-    case BLOCK_IQ4_NL: each(y, b, n, SMALL, 18, iq4_nl); break;
-    case BLOCK_IQ4_XS: each(y, b, n, LARGE, 136, iq4_xs); break;
-    case BLOCK_MXFP4: each(y, b, n, SMALL, 17, mxfp4); break;
+    case BLOCK_Q4_0: each(y, b, n, BLOCK_Q4_0, q4_0); break;
+    case BLOCK_Q4_1: each(y, b, n, BLOCK_Q4_1, q4_1); break;
+    case BLOCK_Q5_0: each(y, b, n, BLOCK_Q5_0, q5_0); break;
+    case BLOCK_Q5_1: each(y, b, n, BLOCK_Q5_1, q5_1); break;
+    case BLOCK_Q8_0: each(y, b, n, BLOCK_Q8_0, q8_0); break;
+    case BLOCK_Q2_K: each(y, b, n, BLOCK_Q2_K, q2_k); break;
+    case BLOCK_Q3_K: each(y, b, n, BLOCK_Q3_K, q3_k); break;
+    case BLOCK_Q4_K: each(y, b, n, BLOCK_Q4_K, q4_k); break;
+    case BLOCK_Q5_K: each(y, b, n, BLOCK_Q5_K, q5_k); break;
+    case BLOCK_Q6_K: each(y, b, n, BLOCK_Q6_K, q6_k); break;
+    case BLOCK_IQ4_NL: each(y, b, n, BLOCK_IQ4_NL, iq4_nl); break;
+    case BLOCK_IQ4_XS: each(y, b, n, BLOCK_IQ4_XS, iq4_xs); break;
+    case BLOCK_MXFP4: each(y, b, n, BLOCK_MXFP4, mxfp4); break;
     case BLOCK_NONE:
     case BLOCK_COUNT: break;
     }

@@ -117,9 +117,9 @@ static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row
     }
 }
 
-/* --- quantized weights: x becomes whole numbers once, in the panel --- */
+/* --- quantized weights and blocks: x becomes whole numbers once, in the panel --- */
 
-static bool quant_is_few(const struct num *num, struct mat w, size_t n)
+static bool int_is_few(const struct num *num, struct mat w, size_t n)
 {
     return (n <= FEW_QUANT || num_is_invariant(num)) &&
            n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
@@ -191,30 +191,79 @@ static void quant_span(const struct num *num, const struct gemm_xwt *p, struct i
         quant_streams(num, p, x, (struct row_span){s.row + INT_ROWS * apart, rest}, 1, 0);
 }
 
+/* --- blocks --- */
+
+static const uint8_t *block_row(struct mat w, size_t stored)
+{
+    return (const uint8_t *)w.data + stored * block_row_bytes(w.block, w.cols);
+}
+
+/* As many streams of rows as they are stored. */
+static void block_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
+{
+    const struct mat w = p->w;
+    const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
+    struct int_block_dots d = {.y = p->y,
+                               .ldy = w.rows,
+                               .n = p->n,
+                               .rows = INT_ROWS,
+                               .x = x,
+                               .x_bytes = int_row_bytes(w),
+                               .cols = w.cols,
+                               .type = w.block,
+                               .accumulate = p->accumulate};
+    for (size_t i = 0; i < apart + (rest > 0); i++) {
+        d.rows = i < apart ? INT_ROWS : rest;
+        for (size_t r = 0; r < d.rows; r++) {
+            const size_t stored = i < apart ? s.row + r * apart + i : s.row + INT_ROWS * apart + r;
+            d.w[r] = block_row(w, stored);
+            d.to[r] = mat_row_stored(w.turn, stored);
+        }
+        num_integers(num)->block_dots(&d);
+    }
+}
+
+static void int_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
+{
+    if (p->w.block)
+        block_span(num, p, x, s);
+    else
+        quant_span(num, p, x, s);
+}
+
 /* --- one or several --- */
 
 bool few_applies(const struct num *num, const struct gemm_xwt *p)
 {
     if (!p->n || !p->w.rows || !p->w.cols)
         return false;
-    return quant_is_whole(p->w.quant)
-               ? quant_is_few(num, p->w, p->n)
+    return int_applies(p->w)
+               ? int_is_few(num, p->w, p->n)
                : (p->n <= FEW_ROWS || num_is_invariant(num)) && p->w.cols <= num_lane(num, 0).floats;
+}
+
+/* Whether x is the same for both in whole numbers. */
+static bool is_same_form(struct mat a, struct mat b)
+{
+    if (a.block && b.block)
+        return int_block_group(a.block) == int_block_group(b.block) &&
+               int_block_is_split(a.block) == int_block_is_split(b.block);
+    return quant_is_whole(a.quant) && quant_is_whole(b.quant) && a.quant->bits == b.quant->bits &&
+           a.quant->group == b.quant->group;
 }
 
 /* Whether p's x is that of the product before it, in the same whole numbers. */
 static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
 {
     return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols &&
-           quant_is_whole(p->w.quant) && quant_is_whole(before->w.quant) &&
-           p->w.quant->bits == before->w.quant->bits && p->w.quant->group == before->w.quant->group;
+           is_same_form(p->w, before->w);
 }
 
 /* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it
  * do. */
 static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
 {
-    if (i == 0 || !quant_is_whole(p[i - 1].w.quant) || has_same_x(&p[i], &p[i - 1]))
+    if (i == 0 || !int_applies(p[i - 1].w) || has_same_x(&p[i], &p[i - 1]))
         return at;
     return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
 }
@@ -226,7 +275,7 @@ size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
     size_t i = 0;
     for (size_t at = 0; i < n && few_applies(num, &p[i]); i++) {
         at = next_x(p, i, at);
-        if (quant_is_whole(p[i].w.quant) && at + p[i].n * int_row_bytes(p[i].w) > room)
+        if (int_applies(p[i].w) && at + p[i].n * int_row_bytes(p[i].w) > room)
             break;
     }
     return i;
@@ -244,11 +293,20 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
         if (row >= stop)
             continue;
         const struct row_span s = {row, stop - row};
-        if (quant_is_whole(w.quant))
-            quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
+        if (int_applies(w))
+            int_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
         else
             few_dots(num, &p[i], s);
     }
+}
+
+/* A row of x for W. */
+static void to_whole(const struct num *num, const struct int_row *to, const float *x, struct mat w)
+{
+    if (w.block)
+        num_integers(num)->block_quantize(to, x, w.cols, w.block);
+    else
+        num_integers(num)->quantize(to, x, w.cols, w.quant->bits, w.quant->group, few_form(num, w));
 }
 
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
@@ -257,12 +315,11 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         at = next_x(p, i, at);
         elements += p[i].w.rows * p[i].w.cols;
-        if (!quant_is_whole(p[i].w.quant) || (i && has_same_x(&p[i], &p[i - 1])))
+        if (!int_applies(p[i].w) || (i && has_same_x(&p[i], &p[i - 1])))
             continue;
         for (size_t r = 0; r < p[i].n; r++) {
             const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);
-            num_integers(num)->quantize(&to, p[i].x + r * p[i].w.cols, p[i].w.cols, p[i].w.quant->bits,
-                                        p[i].w.quant->group, few_form(num, p[i].w));
+            to_whole(num, &to, p[i].x + r * p[i].w.cols, p[i].w);
         }
     }
     const size_t threads = elements > SMALL ? (size_t)num_threads(num) : 1, even = elements / threads + 1;

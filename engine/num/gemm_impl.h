@@ -32,10 +32,27 @@ void bytes_run(struct num *num, float *y, const float *x, struct mat w, size_t n
 
 /* --- a row of x in whole numbers: the numbers, the scale of each group, the sum of each group - */
 
+/* Whether products of few rows with W are made of whole numbers. */
+static inline bool int_applies(struct mat w)
+{
+    return w.block || quant_is_whole(w.quant);
+}
+
+/* Columns that a row has there, and groups. */
+static inline size_t int_cols_of(struct mat w)
+{
+    return w.block ? int_block_cols(w.cols) : int_cols(w.cols);
+}
+
+static inline size_t int_groups_of(struct mat w)
+{
+    return w.block ? int_block_cols(w.cols) / int_block_group(w.block) : int_groups(w.cols, w.quant->group);
+}
+
 static inline size_t int_row_bytes(struct mat w)
 {
-    const size_t sides = 2 * int_groups(w.cols, w.quant->group) * sizeof(float);
-    return (int_cols(w.cols) * sizeof(int16_t) + sides + 63) / 64 * 64;
+    const size_t sides = 2 * int_groups_of(w) * sizeof(float);
+    return (int_cols_of(w) * sizeof(int16_t) + sides + 63) / 64 * 64;
 }
 
 /* Row i of those from `at` on. */
@@ -43,8 +60,8 @@ static inline struct int_row int_row_from(char *at, struct mat w, size_t i)
 {
     struct int_row r = {.q = (void *)(at + i * int_row_bytes(w))};
     r.bytes = (void *)r.q;
-    r.scale = (void *)(r.q + int_cols(w.cols));
-    r.sum = r.scale + int_groups(w.cols, w.quant->group);
+    r.scale = (void *)(r.q + int_cols_of(w));
+    r.sum = r.scale + int_groups_of(w);
     return r;
 }
 

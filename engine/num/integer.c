@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernels of integer.h, in GCC's vector extensions: those of many rows here, x in whole numbers
- * in integer_x.h, those of few rows in integer_few.h. Compiled once per instruction set with
+ * in integer_x.h, those of few rows in integer_few.h and integer_block.h. Compiled once per instruction set with
  * -DINTEGERS=int_kernels_X and without contraction. Any thread, no state. */
 #include "num/integer.h"
 
+#include "num/integer_block.h"
 #include "num/integer_few.h"
 #include "num/integer_simd.h"
 #include "num/integer_x.h"
@@ -12,32 +13,7 @@
 /* --- products with many rows: register blocks of INT_TILE rows of x by two vectors of rows of W
  *  --- */
 
-#if defined __AVX512VNNI__
-enum { WIDE = 16 };
-#else
-enum { WIDE = LANES };
-#endif
 enum { TALL = 2 * WIDE, EIGHT = 8 /* columns at once */ };
-typedef float wf __attribute__((vector_size(WIDE * 4)));
-typedef int32_t ti __attribute__((vector_size(WIDE * 4)));
-
-/* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. */
-INLINE ti add_bytes(ti acc, ti w, ti x)
-{
-#if defined __AVX512VNNI__
-    return (ti)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
-#elif defined __AVXVNNI__
-    return (ti)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
-#elif defined __AVX2__
-    const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
-    return acc + (ti)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
-#else
-    typedef int16_t signed_h __attribute__((vector_size(32)));
-    const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
-    return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
-#endif
-}
-
 INLINE wf load_wide(const float *p)
 {
     wf v;
@@ -87,16 +63,16 @@ INLINE void tile_group(wf y[INT_TILE][2], const struct int_tile *t, size_t g, co
     const size_t each = int_group(t->group), wg = g * each / t->group;
     const uint32_t *w = t->panel.w + g * each / 4 * TALL;
     const int8_t *x = t->x.bytes + g * each;
-    ti acc[INT_TILE][2] = {0};
+    wi acc[INT_TILE][2] = {0};
     for (size_t p = 0; p < each; p += 4, w += TALL) {
-        ti w0, w1;
+        wb w0, w1;
         memcpy(&w0, w, sizeof w0);
         memcpy(&w1, w + WIDE, sizeof w1);
         UNROLL
         for (int i = 0; i < n; i++) {
             int32_t four;
             memcpy(&four, row_of(x + p, (size_t)i * t->x_bytes), sizeof four);
-            const ti a = four - (ti){0};
+            const wb a = (wb)(four - (wi){0});
             acc[i][0] = add_bytes(acc[i][0], w0, a);
             acc[i][1] = add_bytes(acc[i][1], w1, a);
         }
@@ -156,6 +132,8 @@ const struct int_kernels INTEGERS = {
     .tall = TALL,
     .quantize = quantize,
     .dots = dots,
+    .block_quantize = block_quantize,
+    .block_dots = block_dots,
     .pack = pack,
     .tile = tile,
 };

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "num/block.h"
 #include "num/dtype.h"
 
 enum {
@@ -20,6 +21,7 @@ enum {
     INT_ROWS = 4,  /* rows of W at once */
     INT_TILE = 6,  /* many rows: rows of x at once */
     INT_TALL = 32, /* most rows of W in a panel */
+    INT_SPAN = 256, /* of blocks: columns at once, one large block or eight small ones */
 };
 
 /* Columns padded to whole steps. */
@@ -69,6 +71,36 @@ struct int_dots {
     bool accumulate;
 };
 
+/* W in blocks: what shares a scale of x, as many columns as share one of W. x is padded to whole
+ * spans with zeros. */
+static inline size_t int_block_group(enum block_type type)
+{
+    return type == BLOCK_Q2_K || type == BLOCK_Q3_K || type == BLOCK_Q6_K ? 16 : 32;
+}
+/* Whether one byte of W holds a number of the first half of a group and one of the second: then
+ * x has of each 128 columns the first halves of all four groups before the second. */
+static inline bool int_block_is_split(enum block_type type)
+{
+    return type != BLOCK_Q8_0 && (type < BLOCK_Q2_K || type > BLOCK_Q6_K);
+}
+static inline size_t int_block_cols(size_t cols)
+{
+    return (cols + INT_SPAN - 1) / INT_SPAN * INT_SPAN;
+}
+
+/* y[i·ldy + to[r]] (+)= x_i · (row r of W) for i < n and r < rows ≤ INT_ROWS; row r of W is at
+ * w[r]. cols are whole blocks. */
+struct int_block_dots {
+    float *y;
+    size_t ldy, n, rows, to[INT_ROWS];
+    struct int_row x; /* as block_quantize makes it */
+    size_t x_bytes;
+    const uint8_t *w[INT_ROWS];
+    size_t cols;
+    enum block_type type;
+    bool accumulate;
+};
+
 /* Many rows: a panel is `tall` rows of W by some columns, four bytes of a row beside one another:
  * columns 4p … 4p+3 of row r at w[p·tall + r], the scale of its group g at scale[g·tall + r]. Rows
  * and columns there are not are 0. */
@@ -99,6 +131,9 @@ struct int_kernels {
     void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
                      enum int_form form);
     void (*dots)(const struct int_dots *d);
+    /* The same for W in blocks: 16 bits, in groups of int_block_group. */
+    void (*block_quantize)(const struct int_row *to, const float *x, size_t cols, enum block_type type);
+    void (*block_dots)(const struct int_block_dots *d);
     /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all
      * its columns are row_cols, a multiple of 8. */
     void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,

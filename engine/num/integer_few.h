@@ -223,18 +223,13 @@ INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float
 }
 
 #if defined __AVX512VNNI__
-typedef uint8_t wb __attribute__((vector_size(64)));
-typedef uint16_t wh __attribute__((vector_size(64)));
-typedef int32_t wi __attribute__((vector_size(64)));
-
 struct x_pair {
     wb v[4];
 };
 
 INLINE wi add_nibbles_wide(wb v, wb x, wb w, wb y)
 {
-    const __m512i sum = _mm512_dpbusd_epi32((__m512i){0}, (__m512i)v, (__m512i)x);
-    return (wi)_mm512_dpbusd_epi32(sum, (__m512i)w, (__m512i)y);
+    return add_bytes(add_bytes((wi){0}, v, x), w, y);
 }
 
 INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct int_kind kind)

@@ -17,6 +17,12 @@
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
+/* Loops around much code, which vectors of less than 32 bytes would multiply. */
+#if defined __AVX2__
+#define UNROLL_MUCH UNROLL
+#else
+#define UNROLL_MUCH _Pragma("GCC unroll 1")
+#endif
 #pragma GCC diagnostic ignored "-Wpsabi" /* all is inlined: no vector is handed to another object */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -34,6 +40,17 @@ typedef uint16_t vh __attribute__((vector_size(32)));
 typedef uint8_t vb __attribute__((vector_size(32)));
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef float v4 __attribute__((vector_size(16)));
+
+/* The widest that the CPU has. */
+#if defined __AVX512VNNI__
+enum { WIDE = 2 * LANES };
+#else
+enum { WIDE = LANES };
+#endif
+typedef float wf __attribute__((vector_size(WIDE * 4)));
+typedef int32_t wi __attribute__((vector_size(WIDE * 4)));
+typedef uint16_t wh __attribute__((vector_size(WIDE * 4)));
+typedef uint8_t wb __attribute__((vector_size(WIDE * 4)));
 
 /* acc plus, in each lane, the sum of the two products of 16 bits. */
 INLINE vi add_products(vi acc, vh a, vh b)
@@ -70,6 +87,23 @@ INLINE vi add_fours(vi acc, vb w, vb x)
 #else
 enum { FOURS = 0 };
 #endif
+
+/* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. */
+INLINE wi add_bytes(wi acc, wb w, wb x)
+{
+#if defined __AVX512VNNI__
+    return (wi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+#elif defined __AVXVNNI__
+    return (wi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
+#elif defined __AVX2__
+    const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
+    return acc + (wi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+#else
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
+    return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
+#endif
+}
 
 /* In each lane, the sum of the four products of a byte of v and a signed one of x, and of the four
  * of w and y. v and w are at most 15, so that all fits into 16 bits for as long as it takes. */

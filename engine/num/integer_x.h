@@ -166,4 +166,47 @@ static inline void quantize(const struct int_row *to, const float *x, size_t col
         quantize_any(to, x, cols, group, TOP_HALVES, FOURS ? TWO_BYTES_BY_TWOS : BY_FOURTHS);
 }
 
+/* The first halves of four groups, then their second ones. */
+INLINE void split_groups(vi q[2 * PIECES])
+{
+    vi halves[2 * PIECES];
+    UNROLL
+    for (size_t i = 0; i < 2 * PIECES; i++)
+        halves[i % 4 / 2 * PIECES + i / 4 * 2 + i % 2] = q[i];
+    memcpy(q, halves, sizeof halves);
+}
+
+INLINE void quantize_spans(const struct int_row *to, const float *x, size_t cols, const size_t group,
+                           const bool split)
+{
+    enum { TWO_STEPS = 2 * INT_STEP };
+    size_t g = 0;
+    for (size_t at = 0; at < int_block_cols(cols); at += TWO_STEPS) {
+        vi q[2 * PIECES];
+        float padded[TWO_STEPS] = {0};
+        const size_t left = at < cols ? cols - at : 0;
+        const float *from = x + cols - left;
+        if (left < TWO_STEPS) {
+            memcpy(padded, from, left * sizeof *x);
+            from = padded;
+        }
+        for (size_t i = 0; i < TWO_STEPS; i += group, g++)
+            to->scale[g] = group_levels(q + i / LANES, from + i, group, TOP_HALVES, &to->sum[g]);
+        if (split)
+            split_groups(q);
+        put_step(to, at, q, FOURS ? TWO_BYTES : BY_TWOS);
+        put_step(to, at + INT_STEP, q + PIECES, FOURS ? TWO_BYTES : BY_TWOS);
+    }
+}
+
+static inline void block_quantize(const struct int_row *to, const float *x, size_t cols, enum block_type type)
+{
+    if (int_block_group(type) == 16)
+        quantize_spans(to, x, cols, 16, false);
+    else if (int_block_is_split(type))
+        quantize_spans(to, x, cols, 32, true);
+    else
+        quantize_spans(to, x, cols, 32, false);
+}
+
 #endif

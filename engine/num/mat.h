@@ -35,4 +35,13 @@ static inline size_t mat_stored_row(size_t turn, size_t row)
     return row - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
+/* Which row it is that is stored there. */
+static inline size_t mat_row_stored(size_t turn, size_t stored)
+{
+    if (!turn)
+        return stored;
+    const size_t in = stored % turn;
+    return stored - in + in / 2 + in % 2 * (turn / 2);
+}
+
 #endif
