@@ -204,6 +204,11 @@ INLINE wb span_levels(const enum block_type type, const uint8_t *b, const size_t
 
 /* --- scales ----------------------------------------------------------------------------------- */
 
+/* Of a span: a level q stands for scale · q + bias. Eight groups, or sixteen. */
+struct span_sides {
+    vf scale[2], bias[2];
+};
+
 INLINE uint64_t eight_at(const uint8_t *p)
 {
     uint64_t v;
@@ -247,33 +252,51 @@ INLINE vf splat_half(const uint8_t *p)
     return widen_f16(half_at(p) - (v8h){0});
 }
 
-/* The halves at the same place of eight blocks. */
+/* What lies at the same place of eight blocks, `bytes` apart: halves, two halves beside one another,
+ * bytes. Of elements in braces GCC 12 would move each through a mask. */
 INLINE vf halves_at(const uint8_t *p, const size_t bytes)
 {
-    const v8h h = {half_at(p),
-                   half_at(p + bytes),
-                   half_at(p + 2 * bytes),
-                   half_at(p + 3 * bytes),
-                   half_at(p + 4 * bytes),
-                   half_at(p + 5 * bytes),
-                   half_at(p + 6 * bytes),
-                   half_at(p + 7 * bytes)};
+#if defined __AVX2__
+    __m128i h = _mm_setzero_si128(), g = h;
+    h = _mm_insert_epi16(_mm_insert_epi16(h, half_at(p), 0), half_at(p + bytes), 1);
+    h = _mm_insert_epi16(_mm_insert_epi16(h, half_at(p + 2 * bytes), 2), half_at(p + 3 * bytes), 3);
+    g = _mm_insert_epi16(_mm_insert_epi16(g, half_at(p + 4 * bytes), 0), half_at(p + 5 * bytes), 1);
+    g = _mm_insert_epi16(_mm_insert_epi16(g, half_at(p + 6 * bytes), 2), half_at(p + 7 * bytes), 3);
+    return widen_f16((v8h)_mm_unpacklo_epi64(h, g));
+#else
+    v8h h;
+    for (size_t i = 0; i < LANES; i++)
+        h[i] = half_at(p + i * bytes);
     return widen_f16(h);
+#endif
 }
 
-/* As half_e8m0, of eight blocks. */
+INLINE struct span_sides pairs_at(const uint8_t *p, const size_t bytes)
+{
+#if defined __AVX2__
+    const __m128i low = _mm_setr_epi32((int)four_at(p), (int)four_at(p + bytes), (int)four_at(p + 2 * bytes),
+                                       (int)four_at(p + 3 * bytes)),
+                  high = _mm_setr_epi32((int)four_at(p + 4 * bytes), (int)four_at(p + 5 * bytes),
+                                        (int)four_at(p + 6 * bytes), (int)four_at(p + 7 * bytes)),
+                  first = _mm_blend_epi16(low, _mm_slli_epi32(high, 16), 0xaa),
+                  second = _mm_blend_epi16(_mm_srli_epi32(low, 16), high, 0xaa),
+                  order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return (struct span_sides){{widen_f16((v8h)_mm_shuffle_epi8(first, order))},
+                               {widen_f16((v8h)_mm_shuffle_epi8(second, order))}};
+#else
+    return (struct span_sides){{halves_at(p, bytes)}, {halves_at(p + 2, bytes)}};
+#endif
+}
+
+/* As half_e8m0. */
 INLINE vf halves_e8m0(const uint8_t *p, const size_t bytes)
 {
-    const vi e = {p[0],         p[bytes],     p[2 * bytes], p[3 * bytes],
-                  p[4 * bytes], p[5 * bytes], p[6 * bytes], p[7 * bytes]},
-             few = e < 2;
+    const uint64_t low = p[0] | (uint64_t)p[bytes] << 8 | (uint64_t)p[2 * bytes] << 16 | (uint64_t)p[3 * bytes] << 24,
+                   high = p[4 * bytes] | (uint64_t)p[5 * bytes] << 8 | (uint64_t)p[6 * bytes] << 16 |
+                          (uint64_t)p[7 * bytes] << 24;
+    const vi e = widen_bytes(low | high << 32), few = e < 2;
     return (vf)((few & (e + 1) << 21) | (~few & (e - 1) << 23));
 }
-
-/* Of a span: a level q stands for scale · q + bias. Eight groups, or sixteen. */
-struct span_sides {
-    vf scale[2], bias[2];
-};
 
 /* Six bits each of eight scales and minima, in twelve bytes. */
 INLINE struct span_sides six_bits(const uint8_t *b)
@@ -342,7 +365,7 @@ INLINE struct span_sides span_sides(const enum block_type type, const uint8_t *b
     case BLOCK_IQ4_NL: return even_sides(halves_at(b, bytes), 128);
     case BLOCK_MXFP4: return even_sides(halves_e8m0(b, bytes), 12);
     case BLOCK_Q4_1:
-    case BLOCK_Q5_1: return (struct span_sides){{halves_at(b, bytes)}, {halves_at(b + 2, bytes)}};
+    case BLOCK_Q5_1: return pairs_at(b, bytes);
     case BLOCK_Q4_K:
     case BLOCK_Q5_K: return six_bits(b);
     case BLOCK_IQ4_XS: return even_sides(splat_half(b) * floats_of(scales_iq4_xs(b), 32), 128);
@@ -376,19 +399,22 @@ INLINE struct span_scales span_begin(struct sixteen_sums *acc, const struct span
 {
     struct span_scales ret;
     const vf first = w->scale[0] * load(scale), bias = w->bias[0] * load(sum);
-    vf second = {0}, other = {0};
-    if (narrow) {
-        second = w->scale[1] * load(scale + LANES);
-        other = w->bias[1] * load(sum + LANES);
-    }
 #if defined __AVX512VNNI__
-    ret.all = (wf)_mm512_insertf32x8(_mm512_castps256_ps512((__m256)first), (__m256)second, 1);
-    acc->v[0] += (wf)_mm512_insertf32x8(_mm512_castps256_ps512((__m256)bias), (__m256)other, 1);
+    ret.all = (wf)_mm512_castps256_ps512((__m256)first);
+    wf all = (wf)_mm512_zextps256_ps512((__m256)bias);
+    if (narrow) {
+        ret.all = (wf)_mm512_insertf32x8((__m512)ret.all, (__m256)(w->scale[1] * load(scale + LANES)), 1);
+        all = (wf)_mm512_insertf32x8((__m512)all, (__m256)(w->bias[1] * load(sum + LANES)), 1);
+    }
+    acc->v[0] += all;
 #else
     memcpy(ret.each, &first, sizeof first);
-    memcpy(ret.each + LANES, &second, sizeof second);
     acc->v[0] += bias;
-    acc->v[1] += other;
+    if (narrow) {
+        const vf second = w->scale[1] * load(scale + LANES);
+        memcpy(ret.each + LANES, &second, sizeof second);
+        acc->v[1] += w->bias[1] * load(sum + LANES);
+    }
 #endif
     return ret;
 }
