@@ -17,10 +17,10 @@
 #include "num/dtype.h"
 
 enum {
-    INT_STEP = 64, /* elements at once; x is padded to it with zeros */
-    INT_ROWS = 4,  /* rows of W at once */
-    INT_TILE = 6,  /* many rows: rows of x at once */
-    INT_TALL = 32, /* most rows of W in a panel */
+    INT_STEP = 64,  /* elements at once; x is padded to it with zeros */
+    INT_ROWS = 4,   /* rows of W at once */
+    INT_TILE = 6,   /* many rows: rows of x at once */
+    INT_TALL = 32,  /* most rows of W in a panel */
     INT_SPAN = 256, /* of blocks: columns at once, one large block or eight small ones */
 };
 

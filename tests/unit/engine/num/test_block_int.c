@@ -24,9 +24,9 @@ enum { SPANS = 3, MOST_COLS = SPANS * INT_SPAN, N = 3 };
 static uint8_t *random_rows(enum block_type type, size_t rows, size_t cols)
 {
     static const size_t scales[BLOCK_COUNT][2] = {
-        [BLOCK_Q4_0] = {0},         [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_0] = {0},        [BLOCK_Q5_1] = {0, 2},
-        [BLOCK_Q8_0] = {0},         [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108}, [BLOCK_Q4_K] = {0, 2},
-        [BLOCK_Q5_K] = {0, 2},      [BLOCK_Q6_K] = {208, 208}, [BLOCK_IQ4_NL] = {0},      [BLOCK_IQ4_XS] = {0},
+        [BLOCK_Q4_0] = {0},    [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_0] = {0},        [BLOCK_Q5_1] = {0, 2},
+        [BLOCK_Q8_0] = {0},    [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108}, [BLOCK_Q4_K] = {0, 2},
+        [BLOCK_Q5_K] = {0, 2}, [BLOCK_Q6_K] = {208, 208}, [BLOCK_IQ4_NL] = {0},      [BLOCK_IQ4_XS] = {0},
         [BLOCK_MXFP4] = {0}};
     const size_t each = block_bytes(type), bytes = rows * block_row_bytes(type, cols);
     uint8_t *ret = malloc(bytes);
@@ -39,7 +39,8 @@ static uint8_t *random_rows(enum block_type type, size_t rows, size_t cols)
             ret[i] = (uint8_t)(i / each % 9 == 5 ? i / each % 2 : 120 + rng_below(&rng, 10));
         else
             for (size_t s = 0; s < 2; s++) /* halves from 2⁻⁷ to 2⁻³, of both signs */
-                ret[i + scales[type][s] + 1] = (uint8_t)((rng_below(&rng, 2) << 7) + 0x20 + rng_below(&rng, 16));
+                ret[i + scales[type][s] + 1] =
+                    (uint8_t)((rng_below(&rng, 2) << 7) + 0x20 + rng_below(&rng, 16));
     return ret;
 }
 
@@ -77,8 +78,8 @@ struct x_room {
     float scale[MOST_COLS / 16], sum[MOST_COLS / 16];
 };
 
-static void run_table(const struct int_kernels *k, float *y, const float *x, const uint8_t *w, enum block_type type,
-                      size_t cols, size_t rows)
+static void run_table(const struct int_kernels *k, float *y, const float *x, const uint8_t *w,
+                      enum block_type type, size_t cols, size_t rows)
 {
     static struct x_room room[N];
     struct int_block_dots d = {.y = y,
@@ -91,7 +92,8 @@ static void run_table(const struct int_kernels *k, float *y, const float *x, con
                                .type = type};
     memset(room, 0xff, sizeof room);
     for (size_t i = 0; i < N; i++)
-        k->block_quantize(&(struct int_row){room[i].q, NULL, room[i].scale, room[i].sum}, x + i * cols, cols, type);
+        k->block_quantize(&(struct int_row){room[i].q, NULL, room[i].scale, room[i].sum}, x + i * cols, cols,
+                          type);
     for (size_t r = 0; r < rows; r++) {
         d.w[r] = w + r * block_row_bytes(type, cols);
         d.to[r] = rows - 1 - r;
@@ -110,25 +112,27 @@ static void check_tables(enum block_type type, size_t cols, size_t rows)
 {
     const struct int_kernels *k[ISAS_MOST];
     uint8_t *w = random_rows(type, rows, cols);
-    float *x = random_floats(N * cols), *plain = malloc(cols * sizeof *plain), y[ISAS_MOST][N * INT_ROWS] = {0};
+    float *x = random_floats(N * cols), *plain = malloc(cols * sizeof *plain),
+          y[ISAS_MOST][N * INT_ROWS] = {0};
     x[cols / 2] *= 300; /* as activations do */
     memset(x + 16, 0, 16 * sizeof *x);
     const size_t all = isas_integers(k);
     for (size_t i = 0; i < all; i++) {
         run_table(k[i], y[i], x, w, type, cols, rows);
         if (memcmp(y[i], y[0], sizeof y[0]) != 0)
-            fail_msg("%s, %zu rows of %zu: %s and %s give other bits", block_name(type), rows, cols, k[i]->isa,
-                     k[0]->isa);
+            fail_msg("%s, %zu rows of %zu: %s and %s give other bits", block_name(type), rows, cols,
+                     k[i]->isa, k[0]->isa);
     }
     for (size_t r = 0; r < rows; r++) {
         block_to_f32(plain, w + r * block_row_bytes(type, cols), type, 0, cols);
         for (size_t i = 0; i < N; i++) {
             double bound;
-            const double want = exact_dot(x + i * cols, plain, cols, int_block_group(type), &bound) + (i == N - 1),
+            const double want = exact_dot(x + i * cols, plain, cols, int_block_group(type), &bound) +
+                                (i == N - 1),
                          got = (double)y[0][i * INT_ROWS + rows - 1 - r];
             if (!(fabs(got - want) <= bound))
-                fail_msg("%s, %zu rows of %zu: %.9g, not %.9g within %.3g", block_name(type), rows, cols, got, want,
-                         bound);
+                fail_msg("%s, %zu rows of %zu: %.9g, not %.9g within %.3g", block_name(type), rows, cols, got,
+                         want, bound);
         }
     }
     free(x), free(w), free(plain);
