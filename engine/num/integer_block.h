@@ -13,12 +13,8 @@
 
 enum {
     STEPS = INT_SPAN / INT_STEP,
-#if defined __AVX2__
-    BLOCK_X = 2, /* rows of x at once */
-#else
-    BLOCK_X = 1,
-#endif
-    FETCH_BLOCKS = 512, /* bytes ahead of each row */
+    BLOCK_X = PAIRS ? 2 : 1,           /* rows of x at once: as registers allow */
+    FETCH_BLOCKS = PAIRS ? 2048 : 512, /* bytes ahead of each row; measured */
 };
 
 /* --- one span of a row of W with one of x ------------------------------------------------------ */

@@ -17,7 +17,7 @@
 #include "tests/lib/gguf.h"
 #include "tests/lib/near.h"
 
-enum { ROWS = 96, COLS = 768, HEAD = 32, MOST = 150 };
+enum { ROWS = 96, COLS = 768, HEAD = 32, MOST = 150, WHOLE = 16 /* rows of x up to which it is rounded */ };
 
 static uint8_t *random_rows(enum block_type type, size_t rows)
 {
@@ -129,7 +129,7 @@ static double largest(const float *x, size_t n)
 static void products_are_those_of_floats(void **state)
 {
     (void)state;
-    static const size_t counts[] = {1, 2, 7, 12, 13, 64, MOST};
+    static const size_t counts[] = {1, 2, 7, 12, 13, WHOLE, WHOLE + 1, 64, MOST};
     struct num *num;
     struct err err;
     must(num_new(&num, 2, &err), &err);
@@ -142,14 +142,16 @@ static void products_are_those_of_floats(void **state)
             const size_t n = counts[i];
             gemm_xwt(num, got, x, p.w, n, false);
             gemm_xwt(num, want, x, p.plain, n, false);
-            assert_near(got, want, n * ROWS, 1e-5 * largest(want, n * ROWS), "x · wᵀ");
+            const double off = p.w.block && n <= WHOLE ? 5e-5 : 1e-5;
+            assert_near(got, want, n * ROWS, off * largest(want, n * ROWS), "x · wᵀ");
             gemm_xw(num, got, x, p.w, n, false);
             gemm_xw(num, want, x, p.plain, n, false);
             assert_near(got, want, n * COLS, 1e-5 * largest(want, n * COLS), "x · w");
         }
         gemm_xwt(num, got, x, p.w, 3, false);
         gemm_xwt(num, want, x, p.plain, 3, false);
-        assert_same_bits(got, want, (size_t)3 * ROWS, "few rows");
+        if (!p.w.block)
+            assert_same_bits(got, want, (size_t)3 * ROWS, "few rows");
         case_done(&p);
     }
     free(x);
