@@ -52,7 +52,7 @@ struct x_rows {
     size_t n, ld;
 };
 
-/* Rows s of W, whose order or blocks no kernel reads: as many as fit in `room` become f32 there at
+/* Rows s of W, whose order or packing no kernel reads: as many as fit in `room` become f32 there at
  * a time. The bits are those of the same numbers as stored f32. */
 static void converted_dots(const struct num *num, float *y, const struct x_rows *x, struct mat w,
                            struct row_span s, struct scratch room, bool accumulate)
@@ -107,7 +107,7 @@ static void plain_dots(const struct num *num, const struct gemm_xwt *p, struct r
 static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
 {
     const struct mat w = p->w;
-    if (w.quant || w.block || w.dtype != DTYPE_F8_E4M3) {
+    if (w.quant || w.dtype != DTYPE_F8_E4M3) {
         plain_dots(num, p, s);
         return;
     }

@@ -171,8 +171,10 @@ INLINE float sixteen_sum(const struct sixteen_sums *s)
 #endif
 }
 
-/* The blocks behind the last whole span, and zeros. */
-static void last_span(uint8_t to[INT_ROWS][2 * INT_SPAN], struct span_at *at, size_t bytes)
+/* The blocks behind the last whole span, and zeros. Out of line: else compilers see that what is
+ * fetched ahead is beyond `to`. */
+static __attribute__((noinline)) void last_span(uint8_t to[INT_ROWS][2 * INT_SPAN], struct span_at *at,
+                                                size_t bytes)
 {
     memset(to, 0, INT_ROWS * sizeof *to);
     for (size_t r = 0; r < INT_ROWS; r++) {
@@ -184,7 +186,7 @@ static void last_span(uint8_t to[INT_ROWS][2 * INT_SPAN], struct span_at *at, si
 /* Where fewer than INT_ROWS rows are left, the first stands for the others. */
 INLINE struct span_at span_first(const struct int_block_dots *d, size_t j, const size_t nx)
 {
-    struct span_at at;
+    struct span_at at = {0};
     for (size_t r = 0; r < INT_ROWS; r++)
         at.w[r] = d->w[r < d->rows ? r : 0];
     for (size_t k = 0; k < nx; k++) {
@@ -216,8 +218,9 @@ INLINE void block_tile(const struct int_block_dots *d, size_t j, const size_t nx
     }
     if (d->cols % INT_SPAN) {
         uint8_t last[INT_ROWS][2 * INT_SPAN];
-        last_span(last, &at, d->cols % INT_SPAN / block_values(type) * block_bytes(type));
-        tile_span(&t, &at, nx, type);
+        struct span_at end = at;
+        last_span(last, &end, d->cols % INT_SPAN / block_values(type) * block_bytes(type));
+        tile_span(&t, &end, nx, type);
     }
     for (size_t r = 0; r < d->rows; r++)
         for (size_t k = 0; k < nx; k++) {

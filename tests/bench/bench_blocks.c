@@ -62,5 +62,6 @@ int main(int argc, char **argv)
 {
     char blocks[] = "blocks", all[] = "all";
     char *every[] = {argv[0], blocks, all, NULL};
-    return argc == 1 ? bench_pairs(3, every, "", child) : bench_pairs(argc, argv, "bench_blocks [blocks TYPE|all]", child);
+    return argc == 1 ? bench_pairs(3, every, "", child)
+                     : bench_pairs(argc, argv, "bench_blocks [blocks TYPE|all]", child);
 }
