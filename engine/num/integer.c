@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernels of integer.h, in GCC's vector extensions: those of many rows here, x in whole numbers
- * in integer_x.h, those of few rows in integer_few.h and integer_block.h. Compiled once per instruction set with
- * -DINTEGERS=int_kernels_X and without contraction. Any thread, no state. */
+ * in integer_x.h, those of few rows in integer_few.h and integer_block.h. Compiled once per
+ * instruction set with -DINTEGERS=int_kernels_X and without contraction. Any thread, no state. */
 #include "num/integer.h"
 
 #include "num/integer_block.h"

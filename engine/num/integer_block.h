@@ -17,7 +17,7 @@ enum {
     FETCH_BLOCKS = PAIRS ? 2048 : 512, /* bytes ahead of each row; measured */
 };
 
-/* --- one span of a row of W with one of x ------------------------------------------------------ */
+/* --- one span of a row of W with one of x ----------------------------------------------------- */
 
 /* Products of the scales of W and x. */
 struct span_scales {

@@ -280,8 +280,8 @@ INLINE wf splat_half(const uint8_t *p)
 #endif
 }
 
-/* What lies at the same place of eight blocks, `bytes` apart: halves, two halves beside one another,
- * bytes. Of elements in braces GCC 12 would move each through a mask. */
+/* What lies at the same place of eight blocks, `bytes` apart: halves, two halves beside one
+ * another, bytes. Of elements in braces GCC 12 would move each through a mask. */
 INLINE vf halves_at(const uint8_t *p, const size_t bytes)
 {
 #if defined __AVX2__

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Models in GGUF files against the folders that they would be: the logits of every family, in every
- * type of blocks, whole and split, and their bits where nothing is in blocks; what a plan counts; weights that are quantized again; adapters,
- * and merging them. */
+ * type of blocks, whole and split, and their bits where nothing is in blocks; what a plan counts;
+ * weights that are quantized again; adapters, and merging them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of weights in blocks with few rows, in whole numbers: the bits of every table of kernels,
- * what the rounding of x may change, and rows in any company. */
+ * Products of weights in blocks with few rows, in whole numbers: the bits of every table of
+ * kernels, what the rounding of x may change, and rows in any company. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
