@@ -2,6 +2,7 @@
 #include "daemon/fetch/carry/carry_frame.h"
 
 #include "net/buf.h"
+#include "net/wire.h"
 
 static bool has_numbers(enum carry_kind kind)
 {
@@ -18,6 +19,7 @@ static bool is_sound(const struct carry_frame *f)
     case CARRY_PIECE:
         return f->n > 0 && f->n <= CARRY_BYTES && f->b < BLOCK_BYTES && f->n <= BLOCK_BYTES - f->b;
     case CARRY_GONE: return f->n <= CARRY_SENTENCE;
+    case CARRY_BYE: return f->n < WIRE_FRAME_HEAD + 1 + WIRE_TEXT_MAX;
     case CARRY_HAVE:
         return f->n > 0 && f->n <= CARRY_BYTES && !(f->a % 8) && f->a < f->b && f->n <= (f->b - f->a + 7) / 8;
     case CARRY_WHICH:

@@ -21,7 +21,8 @@ enum carry_kind {
     CARRY_GONE = 7,  /* either: a sentence; the last frame */
     CARRY_REKEY = 8, /* either: its next record has the ratcheted key */
     CARRY_WHICH = 9, /* taker: which blocks are there? */
-    CARRY_HAVE = 10  /* giver: u32 first block, u32 blocks of the model, a bit for each from there on */
+    CARRY_HAVE = 10, /* giver: u32 first block, u32 blocks of the model, a bit for each from there on */
+    CARRY_BYE = 25   /* either: of a daemon, which gave the connection up before it was up there */
 };
 
 enum {

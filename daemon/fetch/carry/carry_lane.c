@@ -37,6 +37,8 @@ void carry_lane_read(struct carry *c, struct carry_lane *l)
             lose_line(c, l, r);
         else if (r && f.kind == CARRY_GONE)
             take_sentence(c, l, &f);
+        else if (r && f.kind == CARRY_BYE)
+            lose_line(c, l, -EPIPE);
         else if (r && f.kind != CARRY_WAIT && l->is_source)
             carry_take_frame(c, l, &f);
         else if (r && f.kind != CARRY_WAIT)
