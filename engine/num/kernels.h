@@ -126,8 +126,8 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 struct packed_kernels;
-/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them, or else
- * the same. */
+/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them where that
+ * is faster, or else the same. */
 const struct packed_kernels *num_packed(const struct num *num);
 const struct packed_kernels *num_packed_bf16(const struct num *num);
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when
