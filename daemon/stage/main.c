@@ -480,6 +480,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "merge"))
         return stage_merge_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "convert"))
+        return stage_convert_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "data"))
         return stage_data_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "text"))

@@ -242,9 +242,9 @@ static void quantize(struct num *num, struct weight *w, struct mat from, size_t 
     const size_t groups = from.rows * quant_groups(QUANT_GROUP, from.cols);
     w->quant = (struct quant){
         .bits = bits, .group = QUANT_GROUP, .side = DTYPE_F32, .scale = w->sides, .bias = w->sides + groups};
-    assert_int_equal(
-        gemm_quantize(num, (uint32_t *)(void *)w->raw, w->sides, w->sides + groups, from, 0, from.rows, bits),
-        0);
+    assert_int_equal(gemm_quantize(num, (uint32_t *)(void *)w->raw, w->sides, w->sides + groups, from, 0,
+                                   from.rows, bits, QUANT_GROUP),
+                     0);
     w->mat.quant = &w->quant;
 }
 
