@@ -110,6 +110,12 @@ static char *find_token(void)
     return ret;
 }
 
+static const char *endpoint_of(void)
+{
+    const char *endpoint = getenv("HF_ENDPOINT");
+    return endpoint && *endpoint ? endpoint : "https://huggingface.co";
+}
+
 static bool is_offline(void)
 {
     const char *v = getenv("HF_HUB_OFFLINE");
@@ -146,7 +152,9 @@ static char *blobs_of(int dir, const char *path, const char *model)
 
 static int carry(const json_t *order, const char *model, const char *dir, struct err *err)
 {
-    const char *content = json_string_value(json_object_get(order, "content"));
+    const char *content = json_string_value(json_object_get(order, "content")),
+               *list = json_string_value(json_object_get(order, "list"));
+    const bool is_of_hub = json_is_true(json_object_get(order, "hub"));
     const json_t *want = json_object_get(order, "want");
     const json_int_t rate = json_integer_value(json_object_get(order, "rate"));
     char note[256];
@@ -164,6 +172,8 @@ static int carry(const json_t *order, const char *model, const char *dir, struct
                                             .dir = models,
                                             .model = model,
                                             .content = content,
+                                            .list = list ? list : "",
+                                            .source = is_of_hub ? endpoint_of() : "other nodes",
                                             .want = json_is_object(want) ? want : NULL,
                                             .rate = (uint64_t)rate,
                                             .patience_us = CARRY_PATIENCE_US,
@@ -178,8 +188,8 @@ static int work(struct fetch_task *f, const json_t *order, struct err *err)
 {
     const char *what = json_string_value(json_object_get(order, "do")),
                *model = json_string_value(json_object_get(order, "model")),
-               *dir = json_string_value(json_object_get(order, "dir")), *endpoint = getenv("HF_ENDPOINT");
-    struct hub_pull_setup setup = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
+               *dir = json_string_value(json_object_get(order, "dir"));
+    struct hub_pull_setup setup = {.endpoint = endpoint_of(),
                                    .is_offline = is_offline(),
                                    .owner = f,
                                    .resolved = on_resolved,

@@ -28,6 +28,9 @@ enum { MINUTE_MS = 60000, HIGH = 200 /* descriptors above those of a test */ };
 
 /* --- the model -------------------------------------------------------------------------------- */
 
+/* Of the world that is open; "": its nodes do not know it. */
+static char known_list[DIGEST_HEX];
+
 static const char config[] = "{\"model_type\":\"llama\"}";
 
 static void write_file(int folder, const char *name, const void *bytes, size_t n)
@@ -78,6 +81,7 @@ void carry_world_open(struct carry_world *w, size_t bytes)
     assert_int_equal(settle_model(&s, &err), 0);
     w->list = manifest_encode(w->manifest, &w->list_n);
     manifest_content(w->content, w->list, w->list_n);
+    manifest_list(known_list, w->list, w->list_n);
     close(folder);
 }
 
@@ -98,6 +102,11 @@ void carry_world_close(struct carry_world *w)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
+void carry_world_forget_list(void)
+{
+    *known_list = '\0';
+}
+
 /* Takes the reference. */
 static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_t patience_us, uint64_t rate)
 {
@@ -106,6 +115,8 @@ static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_
                                       .dir = dir,
                                       .model = CARRY_MODEL,
                                       .content = content,
+                                      .list = known_list,
+                                      .source = "other nodes",
                                       .want = want,
                                       .rate = rate,
                                       .patience_us = patience_us,

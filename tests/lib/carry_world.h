@@ -31,6 +31,8 @@ struct carry_world {
 /* A whole model with weights of so many bytes, whose head ends in their second block. */
 void carry_world_open(struct carry_world *w, size_t bytes);
 void carry_world_close(struct carry_world *w);
+/* Nodes that are started from now on do not know which list of its blocks is right. */
+void carry_world_forget_list(void);
 /* An empty folder of models, of a node with that letter; a descriptor. */
 int carry_world_folder(struct carry_world *w, char letter);
 

@@ -240,7 +240,7 @@ static void nonsense_of_a_taker_is_refused(void **state)
     assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS, 1, "does not have");
     assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS - 1, 2, "does not have");
     assert_refused(w, &n, w->content, CARRY_WANT, UINT32_MAX, 2, "does not have");
-    assert_refused(w, &n, w->content, CARRY_WANT, 0, CARRY_WANTS + 1, "no message");
+    assert_refused(w, &n, w->content, CARRY_WANT, 0, CARRY_WANTS + 1, "more than 64 blocks");
     assert_refused(w, &n, w->content, CARRY_WANT, 0, 0, "no message");
     assert_refused(w, &n, w->content, CARRY_PIECE, 0, 0, "only sources");
     assert_refused(w, &n, w->content, (enum carry_kind)99, 0, 0, "no message");
