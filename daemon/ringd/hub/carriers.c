@@ -1,79 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/carriers_impl.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
-#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/routes.h"
 #include "daemon/ringd/timer.h"
-#include "net/clock.h"
-#include "net/link.h"
-
-enum {
-    NODES = 16,      /* with which a model is shared at once, */
-    MODELS = 16,     /* and models that are */
-    SOON_MS = 25,    /* a source that gives nothing yet is asked again, after twice as long each time, */
-    AGAIN_MS = 3000, /* at most */
-    PATIENCE_S = 30, /* for the first word of any source, or of a taker that has asked, */
-    STALL_S = 600    /* and for the next byte: sources that wait for each other say that they are here */
-};
-enum { RANK_SOURCE = 0, RANK_TAKER = 1 };
-enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hello names a model */
-
-struct carrier;
-
-/* A connection: how the process calls it, and the path that it goes over. */
-struct carry_way {
-    uint64_t number, path;
-};
-
-/* A node at the other end; one that gives and takes is there twice. */
-struct carry_node {
-    struct carrier *c;   /* borrowed: owner; NULL = this place is free */
-    struct lanes *lanes; /* owned */
-    uint8_t id[16];
-    bool is_source, is_barred; /* it sent what it must not */
-    struct instant since;      /* it was added, or its last lane was lost */
-    size_t up;                 /* lanes */
-    struct carry_way ways[PEERS_MAX_PATHS];
-    char why[300]; /* the last reason that it gives nothing */
-};
-
-struct carrier {
-    LIST_ENTRY(carrier) next;
-    struct carriers *all; /* borrowed: owner */
-    char model[MODEL_NAME], content[MODEL_CONTENT + 1];
-    struct hub_fetch *fetch;         /* owned: from the first connection on */
-    json_t *want;                    /* owned: all that is still to come; NULL: nothing */
-    uint64_t wants;                  /* number of the last order to want something */
-    uint64_t ways;                   /* of the last connection */
-    const struct hub_fetch_ops *ops; /* of who takes; NULL: it only gives */
-    void *owner;
-    struct carry_node nodes[NODES];
-    struct timer *again;   /* owned */
-    unsigned soon_ms;      /* until it is due, if a source gives nothing yet */
-    struct instant waited; /* since when no source has been heard */
-    struct instant moved;  /* when the last bytes came, */
-    uint64_t done;         /* of which there were so many then */
-};
-
-struct carriers {
-    struct carriers_setup setup;
-    LIST_HEAD(, carrier) list;
-    size_t n;
-};
 
 static const char *name_of(const struct carriers *c, const uint8_t id[16])
 {
@@ -94,6 +35,7 @@ static void carrier_free(struct carrier *c)
     for (size_t i = 0; i < NODES; i++)
         node_free(&c->nodes[i]);
     hub_fetch_stop(c->fetch);
+    carrier_hub_stop(c);
     json_decref(c->want);
     timer_free(c->again);
     LIST_REMOVE(c, next);
@@ -132,6 +74,7 @@ static void on_ready(void *owner, uint64_t want)
     json_decref(c->want);
     c->want = NULL;
     c->ops = NULL;
+    carrier_hub_stop(c);
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source)
             node_free(&c->nodes[i]);
@@ -147,6 +90,7 @@ static void begin_again(struct carrier *c)
     for (size_t i = 0; i < NODES; i++)
         while (c->nodes[i].up)
             lanes_lost(c->nodes[i].lanes, c->nodes[i].ways[--c->nodes[i].up].path);
+    carrier_hub_drop(c);
     c->waited = clock_now();
     ask_sources(c);
 }
@@ -156,6 +100,7 @@ static void on_over(void *owner, const char *why, bool passing)
     struct carrier *c = owner;
     const struct hub_fetch_ops *ops = c->ops;
     void *of = c->owner;
+    char both[1000];
     c->fetch = NULL;
     if (!why && ops) {
         begin_again(c);
@@ -163,6 +108,10 @@ static void on_over(void *owner, const char *why, bool passing)
     }
     if (!ops && why)
         log_warning("%s is given to no other node any more: %s", c->model, why);
+    if (why && *c->hub.why && strcmp(why, c->hub.why) != 0) {
+        snprintf(both, sizeof both, "%s; from the hub: %s", why, c->hub.why);
+        why = both;
+    }
     carrier_free(c);
     if (ops)
         ops->over(of, why, passing);
@@ -184,6 +133,8 @@ static void on_lost(void *owner, uint64_t number, bool wrong, const char *why)
 {
     struct carrier *c = owner;
     size_t k = 0;
+    if (carrier_hub_lost(c, number))
+        return;
     struct carry_node *n = node_of_way(c, number, &k);
     if (!n)
         return;
@@ -208,7 +159,8 @@ static int start(struct carrier *c)
     static const struct hub_fetch_ops ops = {
         .room = on_room, .progress = on_progress, .ready = on_ready, .lost = on_lost, .over = on_over};
     const struct hub_order order = {
-        .what = "carry", .model = c->model, .content = c->content, .want = c->want};
+        .what = "carry", .model = c->model, .content = c->content, .list = c->list, .want = c->want,
+        .is_of_hub = c->hub.is_wanted};
     struct err err;
     if (c->fetch)
         return 0;
@@ -240,6 +192,7 @@ static void use_link(struct carry_node *n, struct link *link, uint64_t path)
     close(fd);
     seal_wipe(&lane.tx);
     seal_wipe(&lane.rx);
+    timer_set_ms(c->again, 0); /* the hub may have waited for this one */
 }
 
 static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t path)
@@ -375,13 +328,15 @@ static void give_up(struct carrier *c)
 {
     const struct hub_fetch_ops *ops = c->ops;
     void *owner = c->owner;
-    char why[500] = "no node that has it can be reached";
+    char why[1000] = "no node that has it can be reached";
     if (is_stalled(c))
         snprintf(why, sizeof why, "nothing has come from other nodes for %d s", STALL_S);
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source && *c->nodes[i].why)
             snprintf(why, sizeof why, "node %s does not give it: %s", name_of(c->all, c->nodes[i].id),
                      c->nodes[i].why);
+    if (*c->hub.why)
+        snprintf(why, sizeof why, "%s", c->hub.why);
     carrier_free(c);
     ops->over(owner, why, false);
 }
@@ -398,9 +353,16 @@ static void ask_sources(struct carrier *c)
     }
 }
 
+static void look_at_hub(struct carrier *c)
+{
+    if (carrier_hub_is_due(c) && !start(c))
+        carrier_hub_start(c);
+}
+
 static void look_at_sources(struct carrier *c)
 {
-    bool is_heard = false, is_hopeless = true;
+    look_at_hub(c);
+    bool is_heard = c->hub.number, is_hopeless = !c->hub.is_wanted || c->hub.is_vain;
     for (size_t i = 0; i < NODES; i++) {
         const struct carry_node *n = &c->nodes[i];
         is_heard |= n->c && n->is_source && n->up;
@@ -444,13 +406,15 @@ static void on_again(void *owner)
         look_at_takers(c);
 }
 
-static struct carrier *carrier_new(struct carriers *all, const char *model, const char *content)
+static struct carrier *carrier_new(struct carriers *all, const char *model, const char *content,
+                                   const char *list)
 {
     struct carrier *c = xcalloc(1, sizeof *c);
     c->all = all;
     c->soon_ms = SOON_MS;
     snprintf(c->model, sizeof c->model, "%s", model);
     snprintf(c->content, sizeof c->content, "%s", content);
+    snprintf(c->list, sizeof c->list, "%s", list);
     c->again = timer_new(all->setup.base, on_again, c);
     timer_set_ms(c->again, AGAIN_MS);
     LIST_INSERT_HEAD(&all->list, c, next);
@@ -496,7 +460,7 @@ void carriers_take(struct carriers *all, const struct carry_order *order, const 
         c = NULL;
     }
     if (!c)
-        c = carrier_new(all, order->model, order->content);
+        c = carrier_new(all, order->model, order->content, order->list ? order->list : "");
     const bool takes = c->ops;
     if (!takes) {
         c->ops = ops;
@@ -504,10 +468,13 @@ void carriers_take(struct carriers *all, const struct carry_order *order, const 
         c->moved = clock_now();
     }
     c->waited = clock_now();
+    if (!takes || !c->hub.is_wanted)
+        c->hub = (struct carry_hub){.is_wanted = order->hub, .since = c->waited};
     if (!takes || order->blocks)
         want(c, order->blocks);
     set_sources(c, order);
     ask_sources(c);
+    look_at_hub(c);
 }
 
 void carriers_say_room(struct carriers *all, const char *model, const char *why)
@@ -564,7 +531,7 @@ void carriers_take_give(struct carriers *all, const uint8_t from[16], const json
              "its files here are others: `ringctl models verify` says which are right");
     else if (!c && all->n == MODELS)
         deny(all, from, model, true, "it shares as many models as it can");
-    else if (!n && !add_node(c ? c : carrier_new(all, model, content), from, false))
+    else if (!n && !add_node(c ? c : carrier_new(all, model, content, ""), from, false))
         deny(all, from, model, true, "it gives to as many nodes as it can");
     else if (n && !n->up && !n->is_barred) {
         n->since = clock_now();

@@ -9,6 +9,7 @@
 #define DAEMON_CARRIERS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/ringd/hub/hub_fetch.h"
@@ -40,9 +41,11 @@ void carriers_free(struct carriers *c);
 enum { CARRY_FROM = 7 };
 struct carry_order {
     const char *model, *content; /* exact; MODEL_CONTENT digits */
+    const char *list;            /* the hash of its list of blocks; NULL or "": not known */
     const json_t *blocks;        /* beside its outline: [file, first block, the next one not], …; or NULL */
     uint8_t from[CARRY_FROM][16];
     size_t nfrom;
+    bool hub; /* and from the hub what these have not */
 };
 /* Takes a model from those nodes, and gives it to others meanwhile. Of ops, room, progress and
  * over come: over with NULL once all is here that was wanted. One of that model which takes

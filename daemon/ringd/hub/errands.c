@@ -124,7 +124,7 @@ static void obey(struct errands *e, enum route_way way, const struct carry_order
     if (way == ROUTE_TAKES && (rests || runs))
         r = pulls_take(e->setup.pulls, order, &p, &err);
     else if (way == ROUTE_PULLS && rests)
-        r = pulls_begin(e->setup.pulls, "pull", order->model, &p, &err);
+        r = pulls_begin(e->setup.pulls, "outline", order->model, &p, &err);
     if (r && r != -EBUSY) {
         snprintf(how, size, "%s", err.text);
     } else if (!p) {

@@ -28,7 +28,7 @@ static const char *here; /* which files this node has; NULL: it lacks the model 
 static bool here_whole;
 static struct pull pull;
 static bool has_pull;
-static char begun[8]; /* "pull" or "take" */
+static char begun[8]; /* "outline" or "take" */
 static uint8_t begun_from[16];
 static char sent[4][400]; /* the last message to each node, as text */
 static char why[600];
@@ -195,7 +195,7 @@ static void all_are_asked_before_one_of_them_pulls(void **state)
     for (unsigned i = 1; i < 4; i++)
         say(i, false, NULL, NULL);
     assert_false(are_done());
-    assert_string_equal(begun, "pull");
+    assert_string_equal(begun, "outline");
     holds(why, "from the hub to node n0, and then to 3 more");
     holds(why, "6 s left");
 }
@@ -368,7 +368,7 @@ static void a_pull_is_begun_for_another(void **state)
 {
     (void)state;
     want("pull", NULL, NULL);
-    assert_string_equal(begun, "pull");
+    assert_string_equal(begun, "outline");
 }
 
 static void nonsense_is_not_obeyed(void **state)
