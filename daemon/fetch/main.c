@@ -226,11 +226,8 @@ static int lend_to(struct fetch_task *f, struct lend_setup *lend, const struct h
     if (setup->is_offline)
         return err_set(err, -ENOENT, "HF_HUB_OFFLINE forbids to ask a hub");
     f->lend = lend_new(lend);
-    const struct hub_setup hub = {.endpoint = setup->endpoint,
-                                  .token = f->token,
-                                  .watch = IPC_FD,
-                                  .tick = lend_tick,
-                                  .owner = f->lend};
+    const struct hub_setup hub = {
+        .endpoint = setup->endpoint, .token = f->token, .watch = IPC_FD, .tick = lend_tick, .owner = f->lend};
     const int r = hub_open(&f->hub, &hub, err);
     if (r)
         return r;

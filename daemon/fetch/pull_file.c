@@ -91,14 +91,11 @@ int pull_file(const struct pull_source *from, int folder, const struct hub_file 
     if (r)
         return r;
     come(owner, at, 0);
-    r = pull_bytes(from,
-                   &(struct pull_bytes){.file = file,
-                                        .at = at,
-                                        .end = file->size,
-                                        .restart = restart,
-                                        .take = take,
-                                        .owner = &p},
-                   err);
+    r = pull_bytes(
+        from,
+        &(struct pull_bytes){
+            .file = file, .at = at, .end = file->size, .restart = restart, .take = take, .owner = &p},
+        err);
     if (r) {
         part_file_close(p.part);
         return r;

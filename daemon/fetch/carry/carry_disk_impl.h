@@ -34,7 +34,7 @@ struct carry_disk {
     char model[MODEL_NAME], content[DIGEST_HEX];
     char list_hash[DIGEST_HEX]; /* "": hashes of blocks are those that came */
     const char *source;         /* borrowed */
-    int note;                   /* owned: the list on the disk; −1: all hashes are known, or it has no name yet */
+    int note; /* owned: the list on the disk; −1: all hashes are known, or it has no name yet */
     bool is_named;
     struct manifest *manifest; /* owned; NULL until it is known */
     uint8_t *list;             /* owned: the same as bytes */

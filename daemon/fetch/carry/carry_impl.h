@@ -48,7 +48,7 @@ struct carry_lane {
     uint32_t have_sent, have_of; /* bits of HAVE that it was sent, and what was promised when they began */
     uint32_t wants[CARRY_WANTS]; /* the first one is under way */
     unsigned n_wants;
-    uint32_t at; /* bytes of that one that were sent */
+    uint32_t at;       /* bytes of that one that were sent */
     bool is_hash_sent; /* of that one */
 };
 

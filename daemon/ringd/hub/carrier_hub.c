@@ -4,13 +4,16 @@
  * that carries. Both ends are on this node, and neither sees what the other may. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
+#include "daemon/common/xalloc.h"
 #include "daemon/ringd/hub/carriers_impl.h"
+#include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
 
@@ -154,4 +157,64 @@ void carrier_hub_stop(struct carrier *c)
 {
     carrier_hub_drop(c);
     c->hub = (struct carry_hub){.is_wanted = false};
+}
+
+/* --- for another node ------------------------------------------------------------------------- */
+
+/* A process that asks the hub for what a taker lacks. */
+struct carry_lend {
+    LIST_ENTRY(carry_lend) next;
+    struct carry_node *n;    /* borrowed: owner */
+    struct hub_fetch *fetch; /* owned */
+    uint64_t number;         /* of its connection */
+};
+
+/* The taker is through, or has heard why it gets nothing; it may ask again. */
+static void lend_over(struct carry_lend *d)
+{
+    struct carry_node *n = d->n;
+    for (size_t k = 0; k < n->up; k++)
+        if (n->ways[k].number == d->number)
+            n->ways[k] = n->ways[--n->up];
+    n->since = clock_now();
+    if (!n->up)
+        lanes_stop(n->lanes);
+    LIST_REMOVE(d, next);
+    free(d);
+}
+
+static void on_lend_over(void *owner, const char *why, bool passing)
+{
+    struct carry_lend *d = owner;
+    (void)passing;
+    if (why)
+        log_warning("the hub gives nothing of %s for another node: %s", d->n->c->model, why);
+    lend_over(d);
+}
+
+int carrier_lend(struct carry_node *n, const struct ipc_lane *lane, int fd)
+{
+    static const struct hub_fetch_ops ops = {.over = on_lend_over};
+    const struct carrier *c = n->c;
+    const struct hub_order order = {.what = "lend", .model = c->model, .content = c->content};
+    struct carry_lend *d = xcalloc(1, sizeof *d);
+    struct err err;
+    *d = (struct carry_lend){.n = n, .number = lane->path};
+    int r = hub_fetch_start(&d->fetch, c->all->setup.fetchers, &order, &ops, d, &err);
+    if (r) {
+        free(d);
+        return r;
+    }
+    LIST_INSERT_HEAD(&n->lends, d, next);
+    return hub_fetch_send_lane(d->fetch, lane, fd);
+}
+
+void carrier_lend_stop(struct carry_node *n)
+{
+    struct carry_lend *d;
+    while ((d = LIST_FIRST(&n->lends))) {
+        LIST_REMOVE(d, next);
+        hub_fetch_stop(d->fetch);
+        free(d);
+    }
 }

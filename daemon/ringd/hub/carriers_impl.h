@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What carriers.c (models and nodes) and carrier_hub.c (the hub as a source) share. Loop thread. */
+ * What carriers.c (models and nodes), carriers_give.c (who asks for one) and carrier_hub.c (the hub as a
+ * source) share. Loop thread. */
 #ifndef DAEMON_CARRIERS_IMPL_H
 #define DAEMON_CARRIERS_IMPL_H
 
@@ -14,6 +15,7 @@
 #include "net/clock.h"
 #include "net/link.h"
 
+struct ipc_lane;
 struct lanes;
 struct timer;
 
@@ -30,6 +32,7 @@ enum { RANK_SOURCE = 0, RANK_TAKER = 1, RANK_HUB = 2 };
 enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hello names a model */
 
 struct carrier;
+struct carry_lend;
 
 /* A connection: how the process calls it, and the path that it goes over. */
 struct carry_way {
@@ -48,14 +51,18 @@ struct carry_hub {
     char why[500];           /* the last reason that it gives nothing */
 };
 
-/* A node at the other end; one that gives and takes is there twice. */
+/* A node at the other end; one that gives and takes is there twice, and once more if it asks the hub
+ * for this one, or the other way round. */
 struct carry_node {
     struct carrier *c;   /* borrowed: owner; NULL = this place is free */
     struct lanes *lanes; /* owned */
     uint8_t id[16];
-    bool is_source, is_barred; /* it sent what it must not */
-    struct instant since;      /* it was added, or its last lane was lost */
-    size_t up;                 /* lanes */
+    bool is_source, is_barred;     /* it sent what it must not, or has nothing of the hub */
+    bool is_hub;                   /* a source that asks the hub; a taker for which this node does */
+    uint64_t done;                 /* of the former: bytes that were here when its connection was made */
+    LIST_HEAD(, carry_lend) lends; /* of the latter: owned: a process for each connection */
+    struct instant since;          /* it was added, or its last lane was lost */
+    size_t up;                     /* lanes */
     struct carry_way ways[PEERS_MAX_PATHS];
     char why[300]; /* the last reason that it gives nothing */
 };
@@ -64,7 +71,7 @@ struct carrier {
     LIST_ENTRY(carrier) next;
     struct carriers *all; /* borrowed: owner */
     char model[MODEL_NAME], content[MODEL_CONTENT + 1];
-    char list[MODEL_CONTENT + 1]; /* the hash of its list of blocks; "": not known */
+    char list[MODEL_CONTENT + 1];    /* the hash of its list of blocks; "": not known */
     struct hub_fetch *fetch;         /* owned: from the first connection on */
     json_t *want;                    /* owned: all that is still to come; NULL: nothing */
     uint64_t wants;                  /* number of the last order to want something */
@@ -86,12 +93,24 @@ struct carriers {
     size_t n;
 };
 
+/* carriers.c. NULL: there is none; of add_node: there are too many. */
+struct carrier *carrier_find(const struct carriers *all, const char *model);
+struct carrier *carrier_new(struct carriers *all, const char *model, const char *content, const char *list);
+struct carry_node *carrier_find_node(struct carrier *c, const uint8_t id[16], bool is_source, bool is_hub);
+struct carry_node *carrier_add_node(struct carrier *c, const uint8_t id[16], bool is_source, bool is_hub);
+/* Where no cable leads there, who takes asks for a way through other nodes. */
+void carrier_connect(struct carry_node *n);
+
 /* carrier_hub.c. It is time to ask the hub: all nodes that are to give something have had a word. */
 bool carrier_hub_is_due(const struct carrier *c);
 /* c->fetch runs. */
 void carrier_hub_start(struct carrier *c);
 /* A connection of the process that carries has ended: true, it was that with the hub's. */
 bool carrier_hub_lost(struct carrier *c, uint64_t number);
+/* A taker that asked for the hub's bytes has a connection: what it is sealed with stays the
+ * caller's. 0, or −errno. */
+int carrier_lend(struct carry_node *n, const struct ipc_lane *lane, int fd);
+void carrier_lend_stop(struct carry_node *n);
 /* The process that carries is another one now. */
 void carrier_hub_drop(struct carrier *c);
 void carrier_hub_stop(struct carrier *c);

@@ -32,8 +32,9 @@ struct pull {
     char content[MODEL_CONTENT + 1], list[MODEL_CONTENT + 1];
     json_t *blocks; /* owned: of those orders; NULL: its outline alone */
     bool is_verify, asks_room, is_lasting, is_cut_off;
-    bool is_outline; /* of a model that is asked of the hub: first which files it is, then these are carried */
-    unsigned tries;                            /* that ended with their process */
+    bool
+        is_outline; /* of a model that is asked of the hub: first which files it is, then these are carried */
+    unsigned tries; /* that ended with their process */
     uint64_t number;                           /* of all that were begun */
     char asked[MODEL_NAME], model[MODEL_NAME]; /* model: "" until it is known */
     enum pull_state state;
@@ -83,7 +84,7 @@ static void end(struct pull *p, enum pull_state state, const char *why)
         log_warning("%s is not %s: %s", pull_model(p), p->is_verify ? "as it was downloaded" : "pulled",
                     p->why);
     else if (state == PULL_DONE && !p->is_verify)
-        log_info(!is_carried(p)  ? "%s is here, whole"
+        log_info(!is_carried(p) ? "%s is here, whole"
                  : p->blocks    ? "%s is here, as far as a job needs it"
                                 : "the outline of %s is here",
                  pull_model(p));
@@ -125,7 +126,8 @@ static void on_over(void *owner, const char *why, bool passing)
     p->is_lasting = !passing;
     if (!why && p->is_outline && *p->content) {
         p->fetch = NULL;
-        p->take = (struct carry_order){.model = p->model, .content = p->content, .list = p->list, .hub = true};
+        p->take =
+            (struct carry_order){.model = p->model, .content = p->content, .list = p->list, .hub = true};
         take(p, NULL);
         return;
     }
@@ -240,8 +242,11 @@ static void take(struct pull *p, const json_t *blocks)
 
 static void start(struct pull *p)
 {
-    static const struct hub_fetch_ops ops = {
-        .resolved = on_resolved, .listed = on_listed, .room = on_room, .progress = on_progress, .over = on_over};
+    static const struct hub_fetch_ops ops = {.resolved = on_resolved,
+                                             .listed = on_listed,
+                                             .room = on_room,
+                                             .progress = on_progress,
+                                             .over = on_over};
     const struct hub_order order = {.what = p->is_verify    ? "verify"
                                             : p->is_outline ? "list"
                                                             : "pull",
@@ -448,8 +453,8 @@ bool pull_may_retry(const struct pull *p, bool has_source)
 {
     const uint64_t gone_s = clock_since_us(clock_now(), p->ended) / 1000000,
                    wait_s = has_source || p->is_cut_off ? RETRY_NODE_S
-                            : p->is_lasting ? RETRY_LASTING_S
-                                            : RETRY_S;
+                            : p->is_lasting             ? RETRY_LASTING_S
+                                                        : RETRY_S;
     return p->state == PULL_STOPPED || p->state == PULL_DONE || (p->state == PULL_FAILED && gone_s >= wait_s);
 }
 

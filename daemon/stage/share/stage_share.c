@@ -75,8 +75,7 @@ static int by_place(const void *a, const void *b)
 static void add_run(json_t *list, const struct share_run *r, bool is_lower)
 {
     const char *slash = strrchr(r->file, '/');
-    json_t *row =
-        json_pack("[s,I,I]", slash ? slash + 1 : r->file, (json_int_t)r->first, (json_int_t)r->end);
+    json_t *row = json_pack("[s,I,I]", slash ? slash + 1 : r->file, (json_int_t)r->first, (json_int_t)r->end);
     if (is_lower)
         json_array_append_new(row, json_true());
     json_array_append_new(list, row);

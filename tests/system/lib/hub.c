@@ -6,7 +6,7 @@
  * with a number of bytes in them, reset and stall (an answer breaks off there, or stands still).
  * For as long as they are there: wrong (a byte of weights is another), long (a file is said to have a
  * byte more), gated (403), rate (so many bytes of weights a second leave, all answers together). Prints the two
- * ports, then a line for each request: hub|cdn METHOD PATH FROM BYTES token|open. usage: hub DIR */
+ * ports, then a line for each request: hub|cdn METHOD PATH FROM BYTES token|open. usage: hub DIR [PORT PORT] */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,11 +35,14 @@ static const char *dir;
 static int ports[2];
 static _Atomic long long *line; /* shared by all processes: when the line is free, in ns */
 
+/* At that port, if it is not 0. */
 static int listen_on(int *ret_port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*ret_port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
         getsockname(fd, (struct sockaddr *)&a, &n))
         exit(1);
@@ -125,7 +128,8 @@ static void wait_turn(size_t bytes)
     fclose(f);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const long long ns = now.tv_sec * 1000000000LL + now.tv_nsec, takes = (long long)bytes * 1000000000LL / rate;
+    const long long ns = now.tv_sec * 1000000000LL + now.tv_nsec,
+                    takes = (long long)bytes * 1000000000LL / rate;
     long long free_at = atomic_load(line), begin;
     do
         begin = free_at > ns ? free_at : ns;
@@ -145,7 +149,8 @@ static long long send_file(int fd, const struct asked *q, const char *path, bool
     }
     const long long breaks = may_misbehave ? once("reset") : -1, stalls = may_misbehave ? once("stall") : -1;
     const bool is_wrong = may_misbehave && is_there("wrong"), is_long = may_misbehave && is_there("long");
-    const long long size = (long long)st.st_size + is_long, end = q->to && q->to < st.st_size ? q->to : st.st_size;
+    const long long size = (long long)st.st_size + is_long,
+                    end = q->to && q->to < st.st_size ? q->to : st.st_size;
     if (q->from || q->to)
         snprintf(head, sizeof head,
                  "HTTP/1.1 206 Partial Content\r\nContent-Length: %lld\r\nContent-Range: bytes "
@@ -222,8 +227,10 @@ static void answer(int fd, bool is_cdn)
 int main(int argc, char **argv)
 {
     int listeners[2];
-    if (argc != 2)
+    if (argc != 2 && argc != 4)
         return 2;
+    for (int i = 2; i < argc; i++)
+        ports[i - 2] = atoi(argv[i]);
     dir = argv[1];
     line = mmap(NULL, sizeof *line, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (line == MAP_FAILED)

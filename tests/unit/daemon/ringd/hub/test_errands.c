@@ -25,6 +25,7 @@ static struct members *members;
 static struct members_ring ring;
 static struct errands *errands;
 static const char *here; /* which files this node has; NULL: it lacks the model */
+static const char *here_list;
 static bool here_whole;
 static struct pull pull;
 static bool has_pull;
@@ -100,6 +101,12 @@ static const char *content(void *owner, const char *model)
     return here;
 }
 
+static const char *list(void *owner, const char *model)
+{
+    (void)owner, (void)model;
+    return here_list;
+}
+
 static bool is_whole(void *owner, const char *model)
 {
     (void)owner, (void)model;
@@ -122,9 +129,10 @@ static int open_world(void **state)
                                                   .members = members,
                                                   .send = on_send,
                                                   .content = content,
+                                                  .list = list,
                                                   .is_whole = is_whole,
                                                   .changed = on_changed});
-    here = NULL;
+    here = here_list = NULL;
     here_whole = true;
     has_pull = false;
     memset(begun, 0, sizeof begun);

@@ -138,7 +138,8 @@ static void what_is_here_is_not_lacking(void **state)
     (void)state;
     have("0123");
     rank_lacks(0, "[]");
-    rank_lacks(1, "[" LOWER(2, 3) "," RUN(3, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
+    rank_lacks(1, "[" LOWER(2, 3) "," RUN(
+                      3, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
     have("0123456");
     rank_lacks(1, "[]");
     rank_lacks(2, "[]");
