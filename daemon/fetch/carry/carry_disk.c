@@ -29,6 +29,8 @@ void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *l
     d->manifest = manifest;
     d->list = list;
     d->list_n = n;
+    if (!manifest_knows_all(manifest)) /* as the hub has it */
+        *d->list_hash = '\0';
     d->files = xcalloc(manifest->n, sizeof *d->files);
     for (size_t i = 0; i < manifest->n; i++) {
         d->files[i].fd = -1;
@@ -242,12 +244,16 @@ int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const vo
     return 0;
 }
 
+static int set_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
+{
+    memcpy(d->manifest->hashes[block], hash, DIGEST);
+    memcpy(d->list + d->list_n - (size_t)(d->manifest->blocks - block) * DIGEST, hash, DIGEST);
+    return d->note >= 0 ? manifest_note(d->note, d->manifest, d->list_n, block) : 0;
+}
+
 static int note_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
 {
-    if (manifest_knows(d->manifest, block))
-        return 0;
-    memcpy(d->manifest->hashes[block], hash, DIGEST);
-    return d->note >= 0 ? manifest_note(d->note, d->manifest, d->list_n, block) : 0;
+    return manifest_knows(d->manifest, block) ? 0 : set_hash(d, block, hash);
 }
 
 int carry_disk_keep(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], struct err *err)
@@ -373,7 +379,10 @@ static int refuse_file(struct carry_disk *d, size_t i, struct err *err)
                        "%s: its blocks are those of the list, and its hash is not: the node that pulled it "
                        "first has a wrong list. Remove the model there, and pull it again",
                        file->name);
-    const int r = have_map_clear(f->have, d->content);
+    static const uint8_t unknown[DIGEST];
+    int r = have_map_clear(f->have, d->content);
+    for (uint32_t b = d->manifest->first[i]; b < d->manifest->first[i + 1] && !r; b++)
+        r = set_hash(d, b, unknown);
     if (r || ftruncate(f->fd, 0) || (d->is_named && ftruncate(f->fd, (off_t)file->size)))
         return say_lost(file, r ? r : -errno, "written", err);
     return err_set(err, -EBADMSG,

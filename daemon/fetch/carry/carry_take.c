@@ -163,12 +163,12 @@ static void read_list(struct carry *c, struct carry_lane *l)
     struct err why;
     manifest_content(content, c->list, c->list_n);
     manifest_list(all, c->list, c->list_n);
-    if (strcmp(content, c->setup->content) != 0 || (*list && strcmp(all, list) != 0))
+    if (strcmp(content, c->setup->content) != 0 || (*list && !l->is_hub && strcmp(all, list) != 0))
         carry_lane_lose(c, l, true, "the other node has another list of the model's blocks");
     else if (manifest_decode(&m, c->list, c->list_n, &why))
         carry_lane_lose(c, l, true, "%s", why.text);
     else {
-        if (!*list)
+        if (!*list || l->is_hub)
             manifest_forget(m);
         carry_disk_plan(c->disk, m, c->list, c->list_n);
         c->list = NULL;

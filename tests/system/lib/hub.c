@@ -38,7 +38,8 @@ static _Atomic long long *line; /* shared by all processes: when the line is fre
 /* At that port, if it is not 0. */
 static int listen_on(int *ret_port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*ret_port),
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)*ret_port),
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
