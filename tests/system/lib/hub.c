@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD_MAX = 16 << 10, PATH_ROOM = 4096 };
+enum { HEAD_MAX = 16 << 10, PATH_ROOM = 4096, LATE_NS = 200000000 };
 
 struct asked {
     char method[8], path[2048];
@@ -131,9 +131,9 @@ static void wait_turn(size_t bytes)
     clock_gettime(CLOCK_MONOTONIC, &now);
     const long long ns = now.tv_sec * 1000000000LL + now.tv_nsec,
                     takes = (long long)bytes * 1000000000LL / rate;
-    long long free_at = atomic_load(line), begin;
+    long long free_at = atomic_load(line), begin; /* a sleep that was too long is made up for */
     do
-        begin = free_at > ns ? free_at : ns;
+        begin = free_at > ns - LATE_NS ? free_at : ns - LATE_NS;
     while (!atomic_compare_exchange_weak(line, &free_at, begin + takes));
     const struct timespec until = {(begin + takes) / 1000000000LL, (begin + takes) % 1000000000LL};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
