@@ -297,7 +297,8 @@ static int link_in_place(struct model_pull *p, const char *snapshot, struct err 
     return settle(p, snapshot, err);
 }
 
-static int download(struct model_pull *p, struct err *err)
+/* The folder, and which files it is. */
+static int list_files(struct model_pull *p, struct err *err)
 {
     int r = 0;
     if (!*p->listing.commit)
@@ -310,13 +311,35 @@ static int download(struct model_pull *p, struct err *err)
     if (!r && (p->folder = settle_open_part(p->setup->dir, p->model, err)) < 0)
         r = p->folder;
     r = r ? r : choose_files(p, err);
+    return r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
+}
+
+static int download(struct model_pull *p, struct err *err)
+{
+    int r = list_files(p, err);
     r = r ? r : find_room(p, err);
-    r = r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
     r = r ? r : get_all(p, err);
     return r ? r : settle(p, NULL, err);
 }
 
-int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+static int store_list(struct model_pull *p, struct err *err)
+{
+    char content[DIGEST_HEX];
+    size_t n;
+    int r = models_has_name(p->setup->dir, p->model) ? 1 : list_files(p, err);
+    if (r)
+        return r < 0 ? r : 0;
+    uint8_t *bytes = manifest_encode(p->manifest, &n);
+    r = manifest_store(p->setup->dir, p->model, bytes, n, err);
+    manifest_content(content, bytes, n);
+    free(bytes);
+    if (!r)
+        p->setup->listed(p->setup->owner, content);
+    return r;
+}
+
+static int bring(const struct hub_pull_setup *setup, const struct model_name *name,
+                 int (*get)(struct model_pull *p, struct err *err), struct err *err)
 {
     struct model_pull p = {.setup = setup, .name = *name, .folder = -1};
     int r = find_commit(setup, name, &p.listing, p.name.revision, err);
@@ -331,11 +354,21 @@ int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, 
     else if (snapshot)
         r = link_in_place(&p, snapshot, err);
     else
-        r = download(&p, err);
+        r = get(&p, err);
     free(snapshot);
     hub_listing_done(&p.listing);
     manifest_free(p.manifest);
     if (p.folder >= 0)
         close(p.folder);
     return r;
+}
+
+int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+{
+    return bring(setup, name, download, err);
+}
+
+int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+{
+    return bring(setup, name, store_list, err);
 }

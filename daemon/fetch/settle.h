@@ -23,6 +23,10 @@ struct settle_setup { /* all borrowed */
     const struct manifest *manifest;
 };
 
+/* Of a model that has its name: the hashes of all its blocks are known now. 0, or an error and a
+ * sentence. */
+int settle_list(int dir, const char *model, const struct manifest *m, struct err *err);
+
 /* What is at .part/MODEL gets the model's name. 0, or an error and a sentence. */
 int settle_model(const struct settle_setup *s, struct err *err);
 

@@ -152,11 +152,10 @@ static int make_num(struct process *p, int threads, struct err *err)
 }
 
 /* 1: it was said what is missing of the model, and the daemon answers when that is here. */
-static int say_lacks(struct process *p, const char *model, bool (*want)(void *arg, const char *name),
-                     void *arg, struct err *err)
+static int say_lacks(struct process *p, const char *model, const struct share_ask *ask, struct err *err)
 {
     json_t *blocks;
-    const int r = share_lacks(&blocks, model, want, arg, err);
+    const int r = share_lacks(&blocks, model, ask, err);
     if (r || !json_array_size(blocks)) {
         json_decref(blocks);
         return r;
@@ -182,9 +181,9 @@ static int find_lacks(struct process *p, struct err *err)
     if (r)
         return r;
     if (!a->plan.tune.random_init)
-        r = say_lacks(p, a->plan.model, share_wants, &own, err);
+        r = say_lacks(p, a->plan.model, &(struct share_ask){share_wants, share_wants_lower, &own}, err);
     if (!r && a->draft)
-        r = say_lacks(p, a->draft, NULL, NULL, err);
+        r = say_lacks(p, a->draft, &(struct share_ask){.want = NULL}, err);
     share_want_done(&own);
     return r;
 }

@@ -28,6 +28,7 @@ struct bring_order {
     json_t *blocks; /* owned */
     uint8_t from[CARRY_FROM][16];
     size_t nfrom;
+    bool hub;      /* no node is known that has all of it */
     bool is_begun; /* it is a part of the pull that is under way */
 };
 
@@ -51,7 +52,7 @@ static void order_over(struct bring *b, struct bring_order *o, const char *why)
 static void begin(struct bring *b, struct bring_order *o)
 {
     struct carry_order order = {
-        .model = o->model, .content = o->content, .blocks = o->blocks, .nfrom = o->nfrom};
+        .model = o->model, .content = o->content, .blocks = o->blocks, .nfrom = o->nfrom, .hub = o->hub};
     struct pull *p;
     struct err err;
     memcpy(order.from, o->from, sizeof order.from);
@@ -73,12 +74,10 @@ void bring_want(struct bring *b, const char *model, const char *content, const j
     snprintf(o->content, sizeof o->content, "%s", content);
     o->blocks = json_deep_copy(blocks);
     o->nfrom = nearest(b->setup.members, holders, o->from, parts ? CARRY_FROM : WHOLE_ONES);
+    o->hub = parts || !o->nfrom;
     TAILQ_INSERT_TAIL(&b->orders, o, next);
     b->n++;
-    if (o->nfrom)
-        begin(b, o);
-    else
-        order_over(b, o, "no other node has its weights");
+    begin(b, o);
 }
 
 static void on_again(void *owner)

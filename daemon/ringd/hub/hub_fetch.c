@@ -78,7 +78,13 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
         snprintf(why, sizeof why, "ringd-fetch ended before it was done");
     else
         snprintf(why, sizeof why, "ringd-fetch was killed by SIG%s", sigabbrev_np(info.si_status));
-    tell_over(f, why, true);
+    if (f->ops && f->ops->died) {
+        const struct hub_fetch_ops *ops = f->ops;
+        f->ops = NULL;
+        ops->died(f->owner, why);
+    } else {
+        tell_over(f, why, true);
+    }
     release(f);
 }
 
@@ -127,11 +133,14 @@ static void on_event(void *owner, const char *kind, json_t *event)
 {
     struct hub_fetch *f = owner;
     const char *model = json_string_value(json_object_get(event, "model"));
+    const char *content = json_string_value(json_object_get(event, "content"));
     const json_int_t bytes = json_integer_value(json_object_get(event, "bytes"));
     if (!f->ops)
         return;
     if (!strcmp(kind, "resolved") && model && model_name_is_exact(model))
         f->ops->resolved(f->owner, model);
+    else if (!strcmp(kind, "listed") && model_content_is(content) && f->ops->listed)
+        f->ops->listed(f->owner, content);
     else if (!strcmp(kind, "room") && bytes > 0 && f->ops->room)
         f->ops->room(f->owner, (uint64_t)bytes);
     else if (!strcmp(kind, "progress"))
@@ -235,8 +244,9 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
     r = ipc_frame_new(&frame,
-                      json_pack("{s:s s:s s:s s:s* s:O*}", "do", order->what, "model", order->model, "dir",
-                                m->setup.dir, "content", order->content, "want", order->want),
+                      json_pack("{s:s s:s s:s s:s* s:s* s:b s:O*}", "do", order->what, "model", order->model,
+                                "dir", m->setup.dir, "content", order->content, "list", order->list, "hub",
+                                (int)order->is_of_hub, "want", order->want),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);
     if (r) {

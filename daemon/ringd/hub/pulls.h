@@ -34,11 +34,12 @@ struct pulls_setup { /* the pointers are borrowed */
 struct pulls *pulls_new(const struct pulls_setup *setup);
 void pulls_free(struct pulls *p);
 
-/* what: "pull" or "verify". One of the name that is under way is joined, unless that comes from
- * other nodes, which is not all of it. −EINVAL, −EAGAIN and a sentence. */
+/* what: "pull", "outline" (what a plan is made of, from the hub) or "verify". One of the name that is
+ * under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
+ * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
-/* The same from other nodes: a model's outline, and the blocks of the order; should none of them
- * give it, all of it from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
+/* The same in parts: a model's outline, and the blocks of the order, from its nodes; should none of
+ * them give it, from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
  * hub, or read again. */
 int pulls_take(struct pulls *p, const struct carry_order *order, struct pull **ret, struct err *err);
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */

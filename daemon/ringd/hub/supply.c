@@ -70,6 +70,12 @@ static const char *content_of(void *owner, const char *model)
     return json_string_value(json_object_get(json_object_get(s->here, model), "content"));
 }
 
+static const char *list_of(void *owner, const char *model)
+{
+    const struct supply *s = owner;
+    return json_string_value(json_object_get(json_object_get(s->here, model), "list"));
+}
+
 /* What has come is looked at on the disk before others hear of it. */
 static void on_looked(void *owner, const json_t *list, int r, const char *why)
 {
@@ -231,8 +237,8 @@ static void note_here(struct supply *s, const json_t *list)
         const char *content = json_string_value(json_object_get(m, "content"));
         if (json_is_true(json_object_get(m, "named")))
             json_object_set_new(s->here, json_string_value(json_object_get(m, "model")),
-                                json_pack("{s:s s:O}", "content", content ? content : "", "whole",
-                                          json_object_get(m, "whole")));
+                                json_pack("{s:s s:O s:O*}", "content", content ? content : "", "whole",
+                                          json_object_get(m, "whole"), "list", json_object_get(m, "list")));
     }
 }
 
@@ -441,6 +447,7 @@ static void open_rooms(struct supply *s)
                                                      .pulls = s->pulls,
                                                      .send = send,
                                                      .content = content_of,
+                                                     .list = list_of,
                                                      .is_whole = is_whole,
                                                      .changed = on_errand_changed,
                                                      .owner = s});

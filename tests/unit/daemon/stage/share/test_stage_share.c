@@ -97,11 +97,11 @@ static int close_place(void **state)
     return r;
 }
 
-static void lacks(bool (*want)(void *, const char *), void *arg, const char *expected)
+static void lacks(const struct share_ask *ask, const char *expected)
 {
     struct err err = {""};
     json_t *list;
-    assert_int_equal(share_lacks(&list, MODEL, want, arg, &err), 0);
+    assert_int_equal(share_lacks(&list, MODEL, ask, &err), 0);
     char *text = json_dumps(list, JSON_COMPACT);
     assert_string_equal(text, expected);
     free(text);
@@ -114,11 +114,12 @@ static void rank_lacks(uint32_t rank, const char *expected)
     struct share_want want;
     struct err err;
     assert_int_equal(share_want_init(&want, &plan, &config, rank, &err), 0);
-    lacks(share_wants, &want, expected);
+    lacks(&(struct share_ask){share_wants, share_wants_lower, &want}, expected);
     share_want_done(&want);
 }
 
 #define RUN(first, end) "[\"model.safetensors\"," #first "," #end "]"
+#define LOWER(first, end) "[\"model.safetensors\"," #first "," #end ",true]"
 
 /* Embedding in 0–1, layer 0 in 1–2, 1 in 2–4, 2 in 4–5, 3 in 5–6, the norm in 6; in MiB: 0–6, 6–11,
  * 11–16, 16–21, 21–26. */
@@ -127,9 +128,9 @@ static void each_rank_lacks_what_its_tensors_touch(void **state)
     (void)state;
     have("0");
     rank_lacks(0, "[" RUN(0, 3) "]");
-    rank_lacks(1, "[" RUN(2, 6) "]");
-    rank_lacks(2, "[" RUN(0, 2) "," RUN(5, 7) "]"); /* its head is the embedding */
-    lacks(NULL, NULL, "[" RUN(0, 7) "]");
+    rank_lacks(1, "[" LOWER(2, 3) "," RUN(3, 6) "]");
+    rank_lacks(2, "[" LOWER(0, 2) "," LOWER(5, 6) "," RUN(6, 7) "]"); /* its head is the embedding */
+    lacks(&(struct share_ask){.want = NULL}, "[" RUN(0, 7) "]");
 }
 
 static void what_is_here_is_not_lacking(void **state)
@@ -137,12 +138,13 @@ static void what_is_here_is_not_lacking(void **state)
     (void)state;
     have("0123");
     rank_lacks(0, "[]");
-    rank_lacks(1, "[" RUN(2, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
+    rank_lacks(1, "[" LOWER(2, 3) "," RUN(
+                      3, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
     have("0123456");
     rank_lacks(1, "[]");
     rank_lacks(2, "[]");
     unlink(MODEL "/model.safetensors" HAVE_ENDING);
-    lacks(NULL, NULL, "[]");
+    lacks(&(struct share_ask){.want = NULL}, "[]");
 }
 
 static bool wants_layer_0(void *arg, const char *name)
