@@ -4,6 +4,7 @@
  * by node.c; loop thread. */
 #include <string.h>
 
+#include "daemon/ringd/api/api.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/api/job_row.h"
 #include "daemon/ringd/hub/bring.h"
@@ -51,6 +52,8 @@ static void on_changed(void *owner)
     const struct node *n = owner;
     if (n->coord)
         coord_changed(n->coord);
+    if (n->api)
+        api_models_changed(n->api);
 }
 
 static void on_coming(void *owner, const struct bring_coming *c)

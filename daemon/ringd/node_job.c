@@ -242,12 +242,26 @@ static void on_refused(void *owner, struct http_call *call, enum plan_refusal ki
     http_fail(call, kind == PLAN_REFUSED ? 409 : 503, codes[kind], "%s", why);
 }
 
+static void travel(void *owner, struct spawn *stage, const json_t *event)
+{
+    const struct node *n = owner;
+    supply_travel(n->supply, stage, event);
+}
+
+static void forget_travel(void *owner, const struct spawn *stage)
+{
+    const struct node *n = owner;
+    supply_forget_travel(n->supply, stage);
+}
+
 static void open_plan_request(struct node *n)
 {
     n->plan_request = plan_request_new(&(struct plan_request_setup){.spawner = n->spawner,
                                                                     .coord = n->coord,
                                                                     .cost_query = n->cost_query,
                                                                     .workers = n->workers,
+                                                                    .travel = n->supply ? travel : NULL,
+                                                                    .forget_travel = n->supply ? forget_travel : NULL,
                                                                     .begins = on_begins,
                                                                     .planned = on_planned,
                                                                     .refused = on_refused,
@@ -341,6 +355,8 @@ static void open_workers(struct node *n)
                                                               .changed = on_worker_changed,
                                                               .content = n->supply ? content_of : NULL,
                                                               .bring = n->supply ? bring : NULL,
+                                                              .travel = n->supply ? travel : NULL,
+                                                              .forget_travel = n->supply ? forget_travel : NULL,
                                                               .served = on_served},
                                                      .free_memory = free_memory});
 }

@@ -13,10 +13,13 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/hub/bring.h"
 #include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/census.h"
 #include "daemon/ringd/hub/errands.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/pulls.h"
 #include "daemon/ringd/hub/shelf.h"
+#include "daemon/ringd/hub/travel_query.h"
+#include "daemon/ringd/peer/peers.h"
 
 enum { RESOLVES = 16 /* at once */ };
 
@@ -45,6 +48,8 @@ struct supply {
     struct carriers *carriers;
     struct pulls *pulls;
     struct errands *errands;
+    struct census *census;
+    struct travel_queries *travel;
     json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which
                      files it is, and "whole" */
     struct bring *bring; /* owned: what stages lack */
@@ -354,6 +359,16 @@ void supply_bring(struct supply *s, const char *model, const json_t *blocks, con
     json_decref(known);
 }
 
+void supply_travel(struct supply *s, struct spawn *stage, const json_t *event)
+{
+    travel_query_ask(s->travel, stage, event);
+}
+
+void supply_forget_travel(struct supply *s, const struct spawn *stage)
+{
+    travel_query_forget(s->travel, stage);
+}
+
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body)
 {
     errands_take_want(s->errands, from, body);
@@ -374,6 +389,16 @@ void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *
     carriers_take_denied(s->carriers, from, body);
 }
 
+void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body)
+{
+    census_take_ask(s->census, from, body);
+}
+
+void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body)
+{
+    census_take_told(s->census, from, body);
+}
+
 int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size)
 {
     return carriers_hello(s->carriers, peer, why, size);
@@ -387,6 +412,7 @@ void supply_lane_up(struct supply *s, struct link *link)
 void supply_paths_changed(struct supply *s)
 {
     carriers_changed(s->carriers);
+    census_changed(s->census);
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
@@ -397,10 +423,16 @@ static json_t *in_use(void *owner)
     return s->setup.in_use(s->setup.owner);
 }
 
-static int send(void *owner, const uint8_t to[16], json_t *message)
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
     const struct supply *s = owner;
     return s->setup.send(s->setup.owner, to, message);
+}
+
+static json_t *ways(void *owner)
+{
+    const struct supply *s = owner;
+    return peers_ways(s->setup.peers);
 }
 
 static void on_errand_changed(void *owner)
@@ -419,7 +451,7 @@ static void open_rooms(struct supply *s)
                                                         .peers = setup->peers,
                                                         .relay = setup->relay,
                                                         .fetchers = s->fetchers,
-                                                        .send = send,
+                                                        .send = send_message,
                                                         .content = content_of,
                                                         .owner = s});
     s->pulls = pulls_new(&(struct pulls_setup){.aside = setup->aside,
@@ -439,11 +471,19 @@ static void open_rooms(struct supply *s)
     s->errands = errands_new(&(struct errands_setup){.base = setup->base,
                                                      .members = setup->members,
                                                      .pulls = s->pulls,
-                                                     .send = send,
+                                                     .send = send_message,
                                                      .content = content_of,
                                                      .is_whole = is_whole,
                                                      .changed = on_errand_changed,
                                                      .owner = s});
+    s->census = census_new(&(struct census_setup){.base = setup->base,
+                                                  .aside = setup->aside,
+                                                  .members = setup->members,
+                                                  .dir = dir_of(s),
+                                                  .send = send_message,
+                                                  .ways = ways,
+                                                  .owner = s});
+    s->travel = travel_queries_new(s->census, setup->members);
 }
 
 struct supply *supply_new(const struct supply_setup *setup)
@@ -474,6 +514,8 @@ void supply_free(struct supply *s)
     carriers_free(s->carriers);
     fetchers_free(s->fetchers);
     errands_free(s->errands);
+    travel_queries_free(s->travel);
+    census_free(s->census);
     while (LIST_FIRST(&s->calls))
         answer(LIST_FIRST(&s->calls), NULL, -ECANCELED, "ringd is stopping");
     json_decref(s->here);

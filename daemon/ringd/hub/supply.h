@@ -25,6 +25,7 @@ struct members_ring;
 struct opts;
 struct peers;
 struct relay;
+struct spawn;
 struct supply;
 
 struct supply_setup { /* the pointers are borrowed */
@@ -81,21 +82,26 @@ const char *supply_content(const struct supply *s, const char *model);
  * follows, perhaps at once. */
 void supply_bring(struct supply *s, const char *model, const json_t *blocks, const json_t *holders,
                   bool parts);
+/* A stage here asks what has to come to the nodes of its plan: as travel_query.h has it. */
+void supply_travel(struct supply *s, struct spawn *stage, const json_t *event);
+void supply_forget_travel(struct supply *s, const struct spawn *stage);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 
-/* Messages, whose fields have been checked: "model-want", "model-told", "model-give" and
- * "model-denied". */
+/* Messages, whose fields have been checked: "model-want", "model-told", "model-give",
+ * "model-denied", "model-census" and "model-counted". */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body);
 
 /* A data connection of no job carries a model: its hello (0, or −EPERM and why not), then the
  * connection, which is taken. */
 int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size);
 void supply_lane_up(struct supply *s, struct link *link);
-/* Paths came or went. */
+/* Paths or nodes came or went. */
 void supply_paths_changed(struct supply *s);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
@@ -57,14 +58,21 @@ static int by_place(const void *a, const void *b)
     return names ? names : (x->first > y->first) - (x->first < y->first);
 }
 
-static void add_run(json_t *list, const struct share_run *r)
+/* A file in the folder of the model. */
+static const char *name_of(const char *path)
 {
-    const char *slash = strrchr(r->file, '/');
-    json_array_append_new(
-        list, json_pack("[s,I,I]", slash ? slash + 1 : r->file, (json_int_t)r->first, (json_int_t)r->end));
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
-json_t *share_blocks(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg)
+static void add_run(json_t *list, const struct share_run *r)
+{
+    json_array_append_new(
+        list, json_pack("[s,I,I]", name_of(r->file), (json_int_t)r->first, (json_int_t)r->end));
+}
+
+static json_t *runs_of(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg,
+                       bool only_away)
 {
     struct share_run *runs = xcalloc(st_count(heads) + 1, sizeof *runs), *last = NULL;
     json_t *list = json_array();
@@ -73,7 +81,7 @@ json_t *share_blocks(const struct st *heads, bool (*want)(void *arg, const char 
         const struct st_tensor *t = st_at(heads, i);
         uint64_t at;
         const char *file = st_place(heads, t, &at);
-        if (t->is_away && t->bytes && (!want || want(arg, t->name)))
+        if ((t->is_away || !only_away) && t->bytes && (!want || want(arg, t->name)))
             runs[n++] = (struct share_run){file, at / HAVE_BLOCK, (at + t->bytes - 1) / HAVE_BLOCK + 1};
     }
     qsort(runs, n, sizeof *runs, by_place);
@@ -90,6 +98,32 @@ json_t *share_blocks(const struct st *heads, bool (*want)(void *arg, const char 
         add_run(list, last);
     free(runs);
     return list;
+}
+
+json_t *share_blocks(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg)
+{
+    return runs_of(heads, want, arg, true);
+}
+
+json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg)
+{
+    return runs_of(heads, want, arg, false);
+}
+
+/* A file that is here in part has its whole length already. */
+json_t *share_sizes(const struct st *heads)
+{
+    json_t *sizes = json_object();
+    const char *last = NULL;
+    for (size_t i = 0; i < st_count(heads); i++) {
+        uint64_t at;
+        struct stat st;
+        const char *file = st_place(heads, st_at(heads, i), &at);
+        if (file != last && !stat(file, &st))
+            json_object_set_new(sizes, name_of(file), json_integer((json_int_t)st.st_size));
+        last = file;
+    }
+    return sizes;
 }
 
 int share_lacks(json_t **ret, const char *model, bool (*want)(void *arg, const char *name), void *arg,

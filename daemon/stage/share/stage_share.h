@@ -27,6 +27,10 @@ bool share_wants(void *want, const char *name); /* a tensor of that name */
  * first block, the one after the last], by file and block. want: NULL: all are wanted. heads: of
  * st_open_heads. Pure. The caller owns it. */
 json_t *share_blocks(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg);
+/* The same of wanted tensors that are here, too. */
+json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg);
+/* {file: bytes}: of all files that have a tensor. The caller owns it. */
+json_t *share_sizes(const struct st *heads);
 
 /* What is missing of a model for that, of the files as they are now: an empty list: nothing is, as
  * of all models without a name. The caller owns it. */
