@@ -108,11 +108,11 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         return r;
     const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o* s:o*}", "plan", job_plan_encode(&p->head.plan),
-                          "steps", (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored,
-                          "chosen", (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
-                          planning->speed, "pace", planning->pace, "shared", stage_shared_show(&p->head),
-                          "travel", travel));
+                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o* s:o*}", "plan",
+                          job_plan_encode(&p->head.plan), "steps", (json_int_t)p->head.steps, "mirrored",
+                          (int)planning->is_mirrored, "chosen", (json_int_t)planning->chosen, "forecast",
+                          planning->forecast, "speed", planning->speed, "pace", planning->pace, "shared",
+                          stage_shared_show(&p->head), "travel", travel));
     return 0;
 }
 

@@ -47,4 +47,23 @@ done
 plan plan generate >"$work/plan" 2>"$work/err" || fail "plan: $(cat "$work/err")"
 ! grep -Eq 'lacks|travel' "$work/plan" || fail "nothing lacks: $(cat "$work/plan")"
 plan --json plan generate | jq -e '.plan | has("travel") | not' >/dev/null || fail 'nothing lacks, and the plan has "travel"'
+
+say 'each node says who holds how much'
+on 1 models list >"$work/list" || fail 'list'
+holds 'the list of n1' "$work/list" '^test/tiny +[0-9a-f]+ +51\.1 MiB +ready +n2 [0-9]+ %, n3 [0-9]+ %$'
+on 2 models show test/tiny >"$work/show" || fail 'show'
+holds 'the commit' "$work/show" "^commit +$commit$"
+holds 'the content' "$work/show" '^content +[0-9a-f]{64}$'
+holds 'n1' "$work/show" '^also on +node n1: all of it$'
+holds 'n3' "$work/show" '^ +node n3: [0-9.]+ MiB of [0-9.]+ MiB, [0-9]+ %$'
+! grep -q 'in use' "$work/show" || fail "a job that is over uses it: $(cat "$work/show")"
+on 2 --json models show test/tiny | jq -e '.holders | length == 2 and all(.same and .bytes > 5e7) and ([.[] | select(.whole).node] == ["n1"])' >/dev/null ||
+    fail "as JSON: $(on 2 --json models show test/tiny)"
+limit 60 "$ringctl" --socket "$(sock_of 1)" serve --model test/tiny --name tiny --max-context 64 >/dev/null 2>"$work/err" || fail "serve: $(cat "$work/err")"
+on 1 models show test/tiny >"$work/show" || fail 'show'
+holds 'the job' "$work/show" '^in use by job 2$'
+on 1 serve stop tiny >/dev/null || fail 'serve stop'
+stop_node 3
+on 2 models list >"$work/list" || fail 'list'
+holds 'who is gone' "$work/list" '^node n3 cannot be reached: what it has is not known$'
 stop_ring

@@ -343,7 +343,8 @@ static json_t *runs_of(int dir, const char *model)
     json_t *runs = json_array();
     struct stat st;
     for (struct dirent *e; d && (e = readdir(d));)
-        if (*e->d_name != '.' && !is_map(e->d_name) && !fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+        if (*e->d_name != '.' && !is_map(e->d_name) &&
+            !fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
             add_runs(dirfd(d), e->d_name, (uint64_t)st.st_size, runs);
     if (d)
         closedir(d);

@@ -38,8 +38,7 @@ static void sources_text(char *text, size_t size, const json_t *rank)
 bool travel_rank_text(char *text, size_t size, const json_t *travel, size_t rank)
 {
     const json_t *r = json_array_get(json_object_get(travel, "ranks"), rank);
-    const struct err_amounts a =
-        err_amounts((size_t)number_of(r, "share"), (size_t)number_of(r, "lacks"));
+    const struct err_amounts a = err_amounts((size_t)number_of(r, "share"), (size_t)number_of(r, "lacks"));
     char from[600];
     sources_text(from, sizeof from, r);
     if (r && !json_object_get(r, "lacks"))

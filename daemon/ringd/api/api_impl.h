@@ -13,7 +13,7 @@ struct store_wait;
 
 struct api {
     struct api_setup setup;
-    struct api_status *status; /* owned: the answer that is asked for most */
+    struct api_status *status;     /* owned: the answer that is asked for most */
     LIST_HEAD(, store_wait) waits; /* owned: plans whose model is on its way */
 };
 

@@ -45,7 +45,7 @@ static void on_answer(void *owner, const json_t *answer, int r, const char *why)
 
 void api_get_store(struct api *api, struct http_call *call)
 {
-    supply_list(api->setup.supply, on_answer, call);
+    supply_survey(api->setup.supply, on_answer, call);
 }
 
 static void answer_row(struct http_call *call, json_t *row, int r, const struct err *err)

@@ -16,8 +16,8 @@
 #include "daemon/ringd/timer.h"
 
 enum {
-    WITHIN_MS = 4000, /* a folder is read, and nothing more */
-    ROUNDS = 16,      /* of this node, */
+    WITHIN_MS = 4000,  /* a folder is read, and nothing more */
+    ROUNDS = 16,       /* of this node, */
     ASKERS_AT_ONCE = 8 /* and of others */
 };
 
@@ -222,10 +222,9 @@ static void ask(struct census_round *r, struct census_node *node, const json_t *
         look(c, nobody, r->number, models, blocks);
         return;
     }
-    const int error =
-        c->setup.send(c->setup.owner, node->id,
-                      json_pack("{s:s s:I s:O s:b}", "kind", "model-census", "round", r->number, "models",
-                                models, "blocks", blocks));
+    const int error = c->setup.send(c->setup.owner, node->id,
+                                    json_pack("{s:s s:I s:O s:b}", "kind", "model-census", "round", r->number,
+                                              "models", models, "blocks", blocks));
     if (error)
         give_up(node, unsent_why(error));
 }

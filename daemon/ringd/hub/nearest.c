@@ -30,7 +30,8 @@ size_t nearest(const struct members *members, const json_t *ids, uint8_t (*ret)[
     for (size_t i = 0; i < n; i++) {
         named[i] = i && is_named(ids, members_at(members, i)->id);
         for (size_t k = 0; k < n; k++)
-            joined[i * n + k] = members_linked(members, members_at(members, i)->id, members_at(members, k)->id);
+            joined[i * n + k] =
+                members_linked(members, members_at(members, i)->id, members_at(members, k)->id);
     }
     hops_from(joined, n, 0, far);
     const size_t found = hops_nearest(far, named, n, places, most);

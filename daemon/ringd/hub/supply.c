@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "daemon/common/conf.h"
+#include "daemon/common/json_list.h"
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/event_log.h"
@@ -15,6 +16,7 @@
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/census.h"
 #include "daemon/ringd/hub/errands.h"
+#include "daemon/ringd/hub/holders.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/pulls.h"
 #include "daemon/ringd/hub/shelf.h"
@@ -50,6 +52,7 @@ struct supply {
     struct errands *errands;
     struct census *census;
     struct travel_queries *travel;
+    struct holders *holders;
     json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which
                      files it is, and "whole" */
     struct bring *bring; /* owned: what stages lack */
@@ -241,6 +244,17 @@ static void note_here(struct supply *s, const json_t *list)
     }
 }
 
+static json_t *in_use(void *owner)
+{
+    const struct supply *s = owner;
+    json_t *uses = s->setup.uses(s->setup.owner), *names = json_array(), *use;
+    size_t i;
+    json_array_foreach (uses, i, use)
+        json_array_append(names, json_object_get(use, "model"));
+    json_decref(uses);
+    return names;
+}
+
 static json_t *with_pulls(const struct supply *s, const json_t *list)
 {
     json_t *all = json_deep_copy(list), *m;
@@ -301,15 +315,53 @@ void supply_list(struct supply *s, supply_answer *done, void *owner)
     ask_shelf(s, SHELF_LIST, call_new(s, "list", NULL, done, owner));
 }
 
+/* Who wants the list with all that others say of it. */
+struct supply_look {
+    struct supply *s;
+    supply_answer *done;
+    void *owner;
+};
+
+static void add_jobs(const struct supply *s, json_t *models)
+{
+    json_t *uses = s->setup.uses(s->setup.owner), *m, *use;
+    size_t i, k;
+    json_array_foreach (models, i, m) {
+        json_t *jobs = json_array();
+        json_array_foreach (uses, k, use)
+            if (json_equal(json_object_get(use, "model"), json_object_get(m, "model")))
+                json_array_append(jobs, json_object_get(use, "job"));
+        json_object_set_new(m, "jobs", jobs);
+    }
+    json_decref(uses);
+}
+
+static void on_listed(void *owner, const json_t *list, int r, const char *why)
+{
+    struct supply_look *look = owner;
+    if (r) {
+        look->done(look->owner, NULL, r, why);
+    } else {
+        json_t *store = json_deep_copy(list);
+        add_jobs(look->s, json_object_get(store, "models"));
+        holders_ask(look->s->holders, store, look->done, look->owner);
+        json_decref(store);
+    }
+    free(look);
+}
+
+void supply_survey(struct supply *s, supply_answer *done, void *owner)
+{
+    struct supply_look *look = xcalloc(1, sizeof *look);
+    *look = (struct supply_look){s, done, owner};
+    supply_list(s, on_listed, look);
+}
+
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner)
 {
     struct supply_call *c = call_new(s, what, model, done, owner);
-    json_t *used = s->setup.in_use(s->setup.owner);
-    size_t i;
-    json_t *name;
-    bool is_used = false;
-    json_array_foreach (used, i, name)
-        is_used |= !strcmp(json_string_value(name), model);
+    json_t *used = in_use(s);
+    const bool is_used = json_list_has(used, model);
     json_decref(used);
     if (!strcmp(what, "remove") && is_used) {
         answer(c, NULL, -EBUSY, "a job uses it: cancel that first");
@@ -417,12 +469,6 @@ void supply_paths_changed(struct supply *s)
 
 /* --- start and end ---------------------------------------------------------------------------- */
 
-static json_t *in_use(void *owner)
-{
-    const struct supply *s = owner;
-    return s->setup.in_use(s->setup.owner);
-}
-
 static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
     const struct supply *s = owner;
@@ -483,6 +529,7 @@ static void open_rooms(struct supply *s)
                                                   .send = send_message,
                                                   .ways = ways,
                                                   .owner = s});
+    s->holders = holders_new(s->census, setup->members);
     s->travel = travel_queries_new(s->census, setup->members);
 }
 
@@ -515,6 +562,7 @@ void supply_free(struct supply *s)
     fetchers_free(s->fetchers);
     errands_free(s->errands);
     travel_queries_free(s->travel);
+    holders_free(s->holders);
     census_free(s->census);
     while (LIST_FIRST(&s->calls))
         answer(LIST_FIRST(&s->calls), NULL, -ECANCELED, "ringd is stopping");

@@ -38,8 +38,9 @@ struct supply_setup { /* the pointers are borrowed */
     struct relay *relay;
     /* To a member. Takes the reference. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
-    /* The names of the models that jobs use now; the caller owns it. */
-    json_t *(*in_use)(void *owner);
+    /* The models that jobs use now: [{"model", "job"}, …], with what routes call the job; the caller
+     * owns it. */
+    json_t *(*uses)(void *owner);
     void (*changed)(void *owner); /* what a job waits for may have come */
     /* What was asked for by supply_bring: how far it is, about once a second. */
     void (*coming)(void *owner, const struct bring_coming *c);
@@ -64,6 +65,8 @@ int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner);
 /* All models of this node: {"models", "folder", "quota"}; those being pulled among them. */
 void supply_list(struct supply *s, supply_answer *done, void *owner);
+/* The same, with the jobs that use each and who else holds it (holders.h). */
+void supply_survey(struct supply *s, supply_answer *done, void *owner);
 /* "remove", "pin" or "unpin"; model: an exact name. */
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner);
 

@@ -17,7 +17,7 @@ enum { BLOCKS_MOST = 1 << 22 /* 16 TiB */ };
 struct travel_row {
     json_t *first; /* owned: by file, the place of its first block */
     size_t n;
-    uint32_t *bytes; /* owned */
+    uint32_t *bytes;           /* owned */
     bool *has[RING_MAX_NODES]; /* owned: by node */
 };
 

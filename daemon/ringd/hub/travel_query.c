@@ -144,8 +144,7 @@ json_t *travel_show(const struct members *members, const json_t *event, const js
         shown = json_pack("{s:I s:I s:O}", "bytes", (json_int_t)t->lacks, "hub", (json_int_t)t->hub, "ranks",
                           ranks);
         if (t->is_timed && t->lacks > t->hub)
-            json_object_update_new(shown,
-                                   json_pack("{s:f s:f}", "seconds", t->seconds, "mbps", t->mbps));
+            json_object_update_new(shown, json_pack("{s:f s:f}", "seconds", t->seconds, "mbps", t->mbps));
     }
     json_decref(ranks);
     free(t);
@@ -214,7 +213,8 @@ void travel_query_ask(struct travel_queries *t, struct spawn *stage, const json_
 {
     uint8_t ids[RING_MAX_NODES][16];
     travel_query_forget(t, stage); /* one question at a time */
-    const size_t n = is_whole_question(event) ? list_nodes(t->members, json_object_get(event, "nodes"), ids) : 0;
+    const size_t n =
+        is_whole_question(event) ? list_nodes(t->members, json_object_get(event, "nodes"), ids) : 0;
     struct travel_query *q = xcalloc(1, sizeof *q);
     *q = (struct travel_query){.all = t, .stage = stage, .event = json_deep_copy(event)};
     LIST_INSERT_HEAD(&t->list, q, next);

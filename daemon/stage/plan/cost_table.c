@@ -168,7 +168,8 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
         mbps = is >= CABLE_LEAST_MBPS ? is : mbps;
         rtt_us = json_number_value(json_object_get(way, "rtt_us"));
     }
-    return (struct sched_link){(mbps >= CABLE_LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * CABLE_USABLE) : 0) + MESSAGE_S,
+    return (struct sched_link){(mbps >= CABLE_LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * CABLE_USABLE) : 0) +
+                                   MESSAGE_S,
                                HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
 }
 

@@ -67,8 +67,8 @@ static const char *name_of(const char *path)
 
 static void add_run(json_t *list, const struct share_run *r)
 {
-    json_array_append_new(
-        list, json_pack("[s,I,I]", name_of(r->file), (json_int_t)r->first, (json_int_t)r->end));
+    json_array_append_new(list,
+                          json_pack("[s,I,I]", name_of(r->file), (json_int_t)r->first, (json_int_t)r->end));
 }
 
 static json_t *runs_of(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg,
