@@ -63,7 +63,7 @@ const servingMore = [
 
 const typed = { // kinds that are texts of a form of their own: pattern, placeholder, what a browser says of another one
     path: ['/.*', '/…', 'an absolute path'],
-    model: ['/.*|[^/@\\s]+/[^/\\s]+', '/… or ORG/NAME', 'an absolute path, or the name of a model: ORG/NAME'],
+    model: ['/.*|[^\\/@\\s]+/[^\\/\\s]+', '/… or ORG/NAME', 'an absolute path, or the name of a model: ORG/NAME'],
 };
 
 function field([name, label, kind, def, hint], kept, prefix) {

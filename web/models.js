@@ -69,7 +69,7 @@ export function travelOf({ travel }) {
     if (!travel)
         return null;
     const { bytes: all, hub, ranks, seconds, mbps: rate } = travel, lacking = ranks.filter(r => r.lacks === undefined || r.lacks > 0);
-    const time = hub >= all ? '' : Number.isFinite(seconds) ? `${hub ? ', and the rest' : ':'} ${span(seconds)} at ${mbps(rate)}` : ', at a rate that is not known';
+    const time = hub >= all ? '' : Number.isFinite(seconds) ? `${hub ? ', and the rest takes' : ':'} ${span(seconds)} at ${mbps(rate)}` : ', at a rate that is not known';
     return h('div', { class: 'travel' }, all > 0 && h('p', null, h('b', null, `${bytes(all)} must travel first`), hub >= all ? ', all of it from the hub' : hub ? `, ${bytes(hub)} of it from the hub` : '', time),
         h('ul', { class: 'hint' }, lacking.map(({ node, share, lacks, from, hub: own, why }) => h('li', { 'data-key': node }, why ? `What ${node} lacks of ${bytes(share)} is not known: it ${why}.` :
             `${node} lacks ${bytes(lacks)} of ${bytes(share)}: from ${[...from.map(f => f.node), ...own ? ['the hub'] : []].join(' and ')}`))));

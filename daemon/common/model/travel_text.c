@@ -75,7 +75,7 @@ bool travel_total_text(char *text, size_t size, const json_t *travel)
     if (hub >= bytes)
         *way = '\0';
     else if (json_object_get(travel, "seconds"))
-        snprintf(way, sizeof way, "%s %s at %.3g %s", *of_hub ? ", and the rest" : ":", time,
+        snprintf(way, sizeof way, "%s %s at %.3g %s", *of_hub ? ", and the rest takes" : ":", time,
                  mbps < 1000 ? mbps : mbps / 1000, mbps < 1000 ? "Mb/s" : "Gb/s");
     snprintf(text, size, "%s must travel%s%s", a.need, of_hub, way);
     return bytes > 0;
