@@ -94,7 +94,8 @@ static void of_a_part_each_run_of_blocks_is_named(void **state)
 {
     (void)state;
     have("0134");
-    is(true, "{\"whole\": false, \"here\": 12583019, \"bytes\": 16777323, \"blocks\": [[\"config.json\", 0, 1], [\"w\", 0, 2], "
+    is(true, "{\"whole\": false, \"here\": 12583019, \"bytes\": 16777323, \"blocks\": [[\"config.json\", 0, "
+             "1], [\"w\", 0, 2], "
              "[\"w\", 3, 5]]}");
     is(false, "{\"whole\": false, \"here\": 12583019, \"bytes\": 16777323}");
 }

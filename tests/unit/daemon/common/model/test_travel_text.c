@@ -44,8 +44,9 @@ static void from_nodes_it_has_a_time(void **state)
 static void from_the_hub_nobody_knows(void **state)
 {
     (void)state;
-    says("{\"bytes\": 4194304, \"hub\": 4194304, " RANK "\"lacks\": 4194304, \"from\": [], \"hub\": 4194304}]}", 0,
-         "node b lacks 4.0 MiB of 8.0 MiB: from the hub", "4.0 MiB must travel, all of it from the hub");
+    says("{\"bytes\": 4194304, \"hub\": 4194304, " RANK
+         "\"lacks\": 4194304, \"from\": [], \"hub\": 4194304}]}",
+         0, "node b lacks 4.0 MiB of 8.0 MiB: from the hub", "4.0 MiB must travel, all of it from the hub");
     says("{\"bytes\": 4194304, \"hub\": 2097152, \"seconds\": 0.31, \"mbps\": 100, " RANK
          "\"lacks\": 4194304, \"from\": [{\"node\": \"a\"}], \"hub\": 2097152}]}",
          0, "node b lacks 4.0 MiB of 8.0 MiB: from node a and the hub",
