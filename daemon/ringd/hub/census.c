@@ -29,7 +29,7 @@ struct census_node {
 
 struct census_round {
     LIST_ENTRY(census_round) next;
-    struct census *c;
+    struct model_census *c;
     struct timer *timer; /* owned */
     json_int_t number;
     census_done *done;
@@ -41,12 +41,12 @@ struct census_round {
 /* A look at this node's folder, for a round here or for another node. */
 struct census_look {
     LIST_ENTRY(census_look) next;
-    struct census *c;
+    struct model_census *c;
     json_int_t number; /* of the round, here or there */
     uint8_t from[16];  /* all zeros: of a round here */
 };
 
-struct census {
+struct model_census {
     struct census_setup setup;
     LIST_HEAD(, census_round) rounds;
     LIST_HEAD(, census_look) looks; /* whose answers have not come */
@@ -103,7 +103,7 @@ static void on_timer(void *owner)
     finish(r);
 }
 
-static void take(struct census *c, const uint8_t from[16], json_int_t number, const json_t *body)
+static void take(struct model_census *c, const uint8_t from[16], json_int_t number, const json_t *body)
 {
     struct census_round *r;
     LIST_FOREACH (r, &c->rounds, next)
@@ -129,12 +129,12 @@ static void take(struct census *c, const uint8_t from[16], json_int_t number, co
     }
 }
 
-void census_take_told(struct census *c, const uint8_t from[16], const json_t *body)
+void census_take_told(struct model_census *c, const uint8_t from[16], const json_t *body)
 {
     take(c, from, json_integer_value(json_object_get(body, "round")), body);
 }
 
-void census_changed(struct census *c)
+void census_changed(struct model_census *c)
 {
     struct census_round *r;
     LIST_FOREACH (r, &c->rounds, next) {
@@ -146,7 +146,7 @@ void census_changed(struct census *c)
     }
 }
 
-void census_forget(struct census *c, const void *owner)
+void census_forget(struct model_census *c, const void *owner)
 {
     struct census_round *next;
     for (struct census_round *r = LIST_FIRST(&c->rounds); r; r = next) {
@@ -160,7 +160,7 @@ void census_forget(struct census *c, const void *owner)
 
 static void answer(const struct census_look *l, json_t *body)
 {
-    struct census *c = l->c;
+    struct model_census *c = l->c;
     if (!memcmp(l->from, nobody, 16)) {
         take(c, members_self(c->setup.members)->id, l->number, body);
     } else {
@@ -189,7 +189,7 @@ static void on_looked(void *owner, const struct shelf_answer *a)
     look_free(l);
 }
 
-static void look(struct census *c, const uint8_t from[16], json_int_t number, const json_t *models,
+static void look(struct model_census *c, const uint8_t from[16], json_int_t number, const json_t *models,
                  bool blocks)
 {
     const struct shelf_order order = {
@@ -207,7 +207,7 @@ static void look(struct census *c, const uint8_t from[16], json_int_t number, co
     }
 }
 
-void census_take_ask(struct census *c, const uint8_t from[16], const json_t *body)
+void census_take_ask(struct model_census *c, const uint8_t from[16], const json_t *body)
 {
     look(c, from, json_integer_value(json_object_get(body, "round")), json_object_get(body, "models"),
          json_is_true(json_object_get(body, "blocks")));
@@ -217,7 +217,7 @@ void census_take_ask(struct census *c, const uint8_t from[16], const json_t *bod
 
 static void ask(struct census_round *r, struct census_node *node, const json_t *models, bool blocks)
 {
-    struct census *c = r->c;
+    struct model_census *c = r->c;
     if (!memcmp(node->id, members_self(c->setup.members)->id, 16)) {
         look(c, nobody, r->number, models, blocks);
         return;
@@ -229,7 +229,7 @@ static void ask(struct census_round *r, struct census_node *node, const json_t *
         give_up(node, unsent_why(error));
 }
 
-int census_ask(struct census *c, const uint8_t (*ids)[16], size_t n, const json_t *models, bool blocks,
+int census_ask(struct model_census *c, const uint8_t (*ids)[16], size_t n, const json_t *models, bool blocks,
                census_done *done, void *owner)
 {
     if (c->nrounds == ROUNDS || n > RING_MAX_NODES)
@@ -251,9 +251,9 @@ int census_ask(struct census *c, const uint8_t (*ids)[16], size_t n, const json_
 
 /* --- start and end ---------------------------------------------------------------------------- */
 
-struct census *census_new(const struct census_setup *setup)
+struct model_census *census_new(const struct census_setup *setup)
 {
-    struct census *c = xcalloc(1, sizeof *c);
+    struct model_census *c = xcalloc(1, sizeof *c);
     c->setup = *setup;
     LIST_INIT(&c->rounds);
     LIST_INIT(&c->looks);
@@ -261,7 +261,7 @@ struct census *census_new(const struct census_setup *setup)
 }
 
 /* The loop has ended: no look's answer comes any more. */
-void census_free(struct census *c)
+void census_free(struct model_census *c)
 {
     if (!c)
         return;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct aside;
-struct census;
+struct model_census;
 struct event_base;
 struct members;
 
@@ -28,8 +28,8 @@ struct census_setup { /* the pointers are borrowed */
     json_t *(*ways)(void *owner); /* to this node's neighbours; the caller owns it */
     void *owner;
 };
-struct census *census_new(const struct census_setup *setup);
-void census_free(struct census *c); /* nobody hears anything more; NULL is fine */
+struct model_census *census_new(const struct census_setup *setup);
+void census_free(struct model_census *c); /* nobody hears anything more; NULL is fine */
 
 /* answers: [{"id", "node", "models", "ways"}, …] as the nodes were named; of one that says nothing,
  * "why" instead of the last two, a sentence's rest. Borrowed. */
@@ -37,14 +37,14 @@ typedef void census_done(void *owner, const json_t *answers);
 /* ids: of n nodes, this one may be among them. models: exact names, at most CENSUS_MODELS count.
  * blocks: and which blocks. `done` is called once, later; not when it is forgotten first. −EAGAIN:
  * too much is under way. */
-int census_ask(struct census *c, const uint8_t (*ids)[16], size_t n, const json_t *models, bool blocks,
+int census_ask(struct model_census *c, const uint8_t (*ids)[16], size_t n, const json_t *models, bool blocks,
                census_done *done, void *owner);
-void census_forget(struct census *c, const void *owner);
+void census_forget(struct model_census *c, const void *owner);
 
 /* Messages, whose fields have been checked: "model-census" and "model-counted". */
-void census_take_ask(struct census *c, const uint8_t from[16], const json_t *body);
-void census_take_told(struct census *c, const uint8_t from[16], const json_t *body);
+void census_take_ask(struct model_census *c, const uint8_t from[16], const json_t *body);
+void census_take_told(struct model_census *c, const uint8_t from[16], const json_t *body);
 /* Nodes came or went: who is out of reach is not waited for. */
-void census_changed(struct census *c);
+void census_changed(struct model_census *c);
 
 #endif

@@ -21,7 +21,7 @@ struct holders_call {
 };
 
 struct holders {
-    struct census *census;
+    struct model_census *census;
     struct members *members;
     LIST_HEAD(, holders_call) calls;
 };
@@ -135,7 +135,7 @@ void holders_ask(struct holders *h, const json_t *store, holders_answer *done, v
     json_decref(names);
 }
 
-struct holders *holders_new(struct census *census, struct members *members)
+struct holders *holders_new(struct model_census *census, struct members *members)
 {
     struct holders *h = xcalloc(1, sizeof *h);
     *h = (struct holders){.census = census, .members = members};

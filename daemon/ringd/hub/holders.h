@@ -7,11 +7,11 @@
 
 #include <jansson.h>
 
-struct census;
+struct model_census;
 struct holders;
 struct members;
 
-struct holders *holders_new(struct census *census, struct members *members); /* borrowed */
+struct holders *holders_new(struct model_census *census, struct members *members); /* borrowed */
 /* Before the census. Who waits hears that the daemon ends; NULL is fine. */
 void holders_free(struct holders *h);
 

@@ -50,7 +50,7 @@ struct supply {
     struct carriers *carriers;
     struct pulls *pulls;
     struct errands *errands;
-    struct census *census;
+    struct model_census *census;
     struct travel_queries *travel;
     struct holders *holders;
     json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which

@@ -38,8 +38,8 @@ struct supply_setup { /* the pointers are borrowed */
     struct relay *relay;
     /* To a member. Takes the reference. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
-    /* The models that jobs use now: [{"model", "job"}, …], with what routes call the job; the caller
-     * owns it. */
+    /* The models that jobs use now: [{"model", "job"}, …], with what routes call the job; the
+     * caller owns it. */
     json_t *(*uses)(void *owner);
     void (*changed)(void *owner); /* what a job waits for may have come */
     /* What was asked for by supply_bring: how far it is, about once a second. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/cable_use.h"
+#include "engine/pipe/cable_use.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/hops.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/common/cable_use.h"
+#include "engine/pipe/cable_use.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
@@ -23,7 +23,7 @@ struct travel_query {
 };
 
 struct travel_queries {
-    struct census *census;
+    struct model_census *census;
     struct members *members;
     LIST_HEAD(, travel_query) list;
 };
@@ -178,7 +178,7 @@ static void on_counted(void *owner, const json_t *answers)
     tell(stage, travel);
 }
 
-/* The ranks, and after them all others that can be reached: one of them may have what no rank has. */
+/* The ranks, and after them all others that can be reached: one may have what no rank has. */
 static size_t list_nodes(const struct members *members, const json_t *ranks, uint8_t (*ret)[16])
 {
     size_t n = 0, i;
@@ -236,7 +236,7 @@ void travel_query_forget(struct travel_queries *t, const struct spawn *stage)
     }
 }
 
-struct travel_queries *travel_queries_new(struct census *census, struct members *members)
+struct travel_queries *travel_queries_new(struct model_census *census, struct members *members)
 {
     struct travel_queries *t = xcalloc(1, sizeof *t);
     *t = (struct travel_queries){.census = census, .members = members};

@@ -8,12 +8,13 @@
 
 #include <jansson.h>
 
-struct census;
+struct model_census;
 struct members;
 struct spawn;
 struct travel_queries;
 
-struct travel_queries *travel_queries_new(struct census *census, struct members *members); /* borrowed */
+struct travel_queries *travel_queries_new(struct model_census *census,
+                                          struct members *members); /* borrowed */
 /* Before the census. Nobody hears anything more; NULL is fine. */
 void travel_queries_free(struct travel_queries *t);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/common/cable_use.h"
+#include "engine/pipe/cable_use.h"
 #include "daemon/common/ipc.h"
 
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */

@@ -21,7 +21,7 @@
 
 static struct event_base *base;
 static struct members *members;
-static struct census *census;
+static struct model_census *census;
 static json_t *sent;     /* owned: [[to, message], …] */
 static json_t *heard;    /* owned: what came of a question */
 static json_t *told;     /* owned: what a stage was told */
