@@ -171,7 +171,8 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           OBJECT("speed", .doc = "of other jobs: how long they take, for people"),
           OBJECT("pace", .doc = "of a training job whose layers may move: `units`, the cost of each, and "
                                 "`speeds` of the ranks"),
-          LIST("shared", .doc = "by rank: what its node has mapped already, for people")}},
+          LIST("shared", .doc = "by rank: what its node has mapped already, for people"),
+          OBJECT("travel", .doc = "what has to come to its nodes first, for people")}},
     [MESSAGE_JOB_OPEN] = {"job-open",
                           MESSAGE_FROM_ANYONE,
                           "take the lease, start a stage, open these layers; the sender is the head",
@@ -407,6 +408,18 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                                FLAG("soon", NEEDED, .doc = "it may when it is asked again"),
                                FLAG("through", .doc = "as it was asked for"),
                                TEXT("why", SENTENCE, NEEDED, .doc = "a sentence")}},
+    [MESSAGE_MODEL_CENSUS] = {"model-census",
+                              MESSAGE_FROM_MEMBER,
+                              "how much of these models is there?",
+                              {ROUND, LIST("models", NEEDED, .doc = "at most 64, of ORG/NAME@COMMIT"),
+                               FLAG("blocks", .doc = "and which blocks")}},
+    [MESSAGE_MODEL_COUNTED] =
+        {"model-counted",
+         MESSAGE_FROM_MEMBER,
+         "the answer, within 4 s",
+         {ROUND, OBJECT("models", .doc = "by name, of those whose outline is there, see below"),
+          LIST("ways", .doc = "to its neighbours, as of `cost-heard`"),
+          TEXT("why", SENTENCE, .doc = "instead: the rest of a sentence about the node")}},
 
     /* --- what a model costs --- */
     [MESSAGE_COST_ASK] = {"cost-ask",

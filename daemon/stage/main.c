@@ -10,9 +10,10 @@
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace","shared"};
- *                                           perhaps after {"ev":"survey","nodes","question"}, which
- *                                           {"do":"surveyed","answers"} answers
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace","shared",
+ *                                           "travel"}; perhaps after {"ev":"survey","nodes",
+ *                                           "question"}, which {"do":"surveyed","answers"} answers,
+ *                                           and {"ev":"travel"} (share/stage_travel.h)
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
  *   (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"weights","model"}                instead of all else: read all tensors of a model,
@@ -62,6 +63,7 @@
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
 #include "daemon/stage/share/stage_share.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "daemon/stage/share/stage_weights.h"
 #include "engine/file/maps.h"
 
@@ -100,12 +102,17 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         r = weights_of_head(&p->head, err);
     if (r)
         return r;
+    json_t *travel;
+    r = stage_travel_ask(&travel, &p->head, err);
+    if (r)
+        return r;
     const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o*}", "plan", job_plan_encode(&p->head.plan),
-                          "steps", (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored,
-                          "chosen", (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
-                          planning->speed, "pace", planning->pace, "shared", stage_shared_show(&p->head)));
+                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o* s:o*}", "plan",
+                          job_plan_encode(&p->head.plan), "steps", (json_int_t)p->head.steps, "mirrored",
+                          (int)planning->is_mirrored, "chosen", (json_int_t)planning->chosen, "forecast",
+                          planning->forecast, "speed", planning->speed, "pace", planning->pace, "shared",
+                          stage_shared_show(&p->head), "travel", travel));
     return 0;
 }
 

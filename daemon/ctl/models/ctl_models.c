@@ -173,51 +173,125 @@ static void describe_size(const json_t *m, char *to, size_t size)
         snprintf(to, size, "%s of %s", part.have, part.need);
 }
 
+/* "n2, n3 41 %"; "-": nobody else has any of it. */
+static void describe_holders(const json_t *m, char *to, size_t size)
+{
+    size_t used = 0, i;
+    const json_t *h;
+    snprintf(to, size, "-");
+    json_array_foreach (json_object_get(m, "holders"), i, h) {
+        const double all = field_number(h, "bytes"), here = field_number(h, "here");
+        char part[40] = "";
+        if (json_is_false(json_object_get(h, "same")))
+            snprintf(part, sizeof part, " (other files)");
+        else if (!json_is_true(json_object_get(h, "whole")))
+            snprintf(part, sizeof part, " %.0f %%", all > 0 ? 100 * here / all : 0);
+        if (used < size)
+            used += (size_t)snprintf(to + used, size - used, "%s%s%s", used ? ", " : "",
+                                     field_text(h, "node", "?"), part);
+    }
+}
+
+/* Who could not say what it has. */
+static void print_unheard(const json_t *answer)
+{
+    const json_t *u;
+    size_t i;
+    json_array_foreach (json_object_get(answer, "unheard"), i, u)
+        printf("node %s %s: what it has is not known\n", field_text(u, "node", "?"),
+               field_text(u, "why", "?"));
+}
+
 static void print_models(const json_t *answer)
 {
     const json_t *list = json_object_get(answer, "models"), *m;
-    struct table *t = table_new("MODEL\tCOMMIT\tSIZE\tSTATE");
+    struct table *t = table_new("MODEL\tCOMMIT\tSIZE\tSTATE\tALSO ON");
     size_t i;
     json_array_foreach (list, i, m) {
         const char *model = field_text(m, "model", "?"), *at = strchr(model, '@');
-        char held[80];
+        char held[80], others[600];
         describe_size(m, held, sizeof held);
+        describe_holders(m, others, sizeof others);
         const json_t *pull = json_object_get(m, "pull");
         const char *last = field_text(pull, "state", "ready");
         const char *state = json_is_true(json_object_get(m, "pinned"))  ? "pinned"
                             : json_is_true(json_object_get(m, "whole")) ? "ready"
                             : has_ended(pull) && strcmp(last, "failed") ? "in part"
                                                                         : last;
-        table_add(t, "%.*s\t%.10s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
-                  at ? at + 1 : "-", held, state);
+        table_add(t, "%.*s\t%.10s\t%s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
+                  at ? at + 1 : "-", held, state, others);
     }
     if (json_array_size(list)) {
         table_print_free(t, stdout);
+        print_unheard(answer);
         return;
     }
     table_free(t);
     puts("no model has been pulled: ringctl pull ORG/NAME brings one");
 }
 
+/* "41 %, 1.2 of 3.4 GB" of each that has any of it. */
+static void print_holders(const json_t *m)
+{
+    const json_t *h;
+    size_t i;
+    json_array_foreach (json_object_get(m, "holders"), i, h) {
+        const double all = field_number(h, "bytes"), here = field_number(h, "here");
+        const struct err_amounts a = err_amounts((size_t)all, (size_t)here);
+        const char *node = field_text(h, "node", "?");
+        if (json_is_false(json_object_get(h, "same")))
+            printf("%-9s node %s: other files under this name\n", i ? "" : "also on", node);
+        else if (json_is_true(json_object_get(h, "whole")))
+            printf("%-9s node %s: all of it\n", i ? "" : "also on", node);
+        else
+            printf("%-9s node %s: %s of %s, %.0f %%\n", i ? "" : "also on", node, a.have, a.need,
+                   all > 0 ? 100 * here / all : 0);
+    }
+    if (!i)
+        printf("%-9s no other node\n", "also on");
+}
+
+static void print_jobs(const json_t *m)
+{
+    const json_t *job;
+    size_t i;
+    json_array_foreach (json_object_get(m, "jobs"), i, job)
+        printf("%s%s", i ? ", " : "in use by job ", json_string_value(job));
+    if (i)
+        putchar('\n');
+}
+
+static void print_file(const json_t *file, bool is_first)
+{
+    printf("%-9s %s, %.0f bytes, %s\n", is_first ? "files" : "", field_text(file, "name", "?"),
+           field_number(file, "size"), field_text(file, "sha256", field_text(file, "git", "-")));
+}
+
 static void print_model(const json_t *m)
 {
     static const char *const keys[] = {"model", "source", "in_place", "content", "state", NULL};
-    const struct err_amounts a = err_amounts((size_t)field_number(m, "on_disk"), 0);
+    const struct err_amounts a =
+        err_amounts((size_t)field_number(m, "on_disk"), (size_t)field_number(m, "bytes"));
+    const char *commit = strchr(field_text(m, "model", ""), '@');
     const json_t *file;
+    char held[80];
     size_t i;
     for (i = 0; keys[i]; i++)
         if (json_is_string(json_object_get(m, keys[i])))
             printf("%-9s %s\n", keys[i], field_text(m, keys[i], ""));
-    char held[80];
     describe_size(m, held, sizeof held);
+    printf("%-9s %s\n", "commit", commit ? commit + 1 : "not known yet");
+    if (field_number(m, "bytes") > 0)
+        printf("%-9s %s\n", "size", a.have);
     printf("%-9s %s\n", "on disk", a.need);
     printf("%-9s %s\n", "whole", json_is_true(json_object_get(m, "whole")) ? "yes" : "no");
     if (!json_is_true(json_object_get(m, "whole")))
         printf("%-9s %s\n", "here", held);
     printf("%-9s %s\n", "pinned", json_is_true(json_object_get(m, "pinned")) ? "yes" : "no");
+    print_holders(m);
+    print_jobs(m);
     json_array_foreach (json_object_get(m, "files"), i, file)
-        printf("%-9s %s, %.0f bytes, %s\n", i ? "" : "files", field_text(file, "name", "?"),
-               field_number(file, "size"), field_text(file, "sha256", field_text(file, "git", "-")));
+        print_file(file, !i);
 }
 
 static void print_done(const json_t *answer)
@@ -251,6 +325,19 @@ static const json_t *find(const json_t *answer, const char *given)
     return fits == 1 ? found : NULL;
 }
 
+static void show(const struct ctl *ctl, const json_t *answer, const json_t *m)
+{
+    json_t *all = json_copy((json_t *)m);
+    json_object_set(all, "unheard", json_object_get(answer, "unheard"));
+    if (ctl->json) {
+        print_json(all);
+    } else {
+        print_model(m);
+        print_unheard(answer);
+    }
+    json_decref(all);
+}
+
 static int do_with(const struct ctl *ctl, const char *word, const char *given)
 {
     json_t *answer = NULL;
@@ -260,7 +347,7 @@ static int do_with(const struct ctl *ctl, const char *word, const char *given)
     if (!rc && !m)
         rc = CTL_FAILED;
     else if (!rc && !strcmp(word, "show"))
-        ctl->json ? print_json(m) : print_model(m);
+        show(ctl, answer, m);
     else if (!rc && !strcmp(word, "verify"))
         rc = pull(ctl, "verify", model);
     else if (!rc)

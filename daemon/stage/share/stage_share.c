@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
@@ -72,10 +73,16 @@ static int by_place(const void *a, const void *b)
     return names ? names : (x->first > y->first) - (x->first < y->first);
 }
 
+/* A file in the folder of the model. */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static void add_run(json_t *list, const struct share_run *r, bool is_lower)
 {
-    const char *slash = strrchr(r->file, '/');
-    json_t *row = json_pack("[s,I,I]", slash ? slash + 1 : r->file, (json_int_t)r->first, (json_int_t)r->end);
+    json_t *row = json_pack("[s,I,I]", name_of(r->file), (json_int_t)r->first, (json_int_t)r->end);
     if (is_lower)
         json_array_append_new(row, json_true());
     json_array_append_new(list, row);
@@ -142,6 +149,33 @@ json_t *share_blocks(const struct st *heads, const struct share_ask *ask)
     free(runs);
     free(lower);
     return list;
+}
+
+json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg)
+{
+    struct share_run *runs = xcalloc(st_count(heads) + 1, sizeof *runs);
+    json_t *list = json_array();
+    const size_t n = find_runs(heads, want, arg, false, runs);
+    for (size_t i = 0; i < n; i++)
+        add_run(list, &runs[i], false);
+    free(runs);
+    return list;
+}
+
+/* A file that is here in part has its whole length already. */
+json_t *share_sizes(const struct st *heads)
+{
+    json_t *sizes = json_object();
+    const char *last = NULL;
+    for (size_t i = 0; i < st_count(heads); i++) {
+        uint64_t at;
+        struct stat st;
+        const char *file = st_place(heads, st_at(heads, i), &at);
+        if (file != last && !stat(file, &st))
+            json_object_set_new(sizes, name_of(file), json_integer((json_int_t)st.st_size));
+        last = file;
+    }
+    return sizes;
 }
 
 int share_lacks(json_t **ret, const char *model, const struct share_ask *ask, struct err *err)

@@ -36,6 +36,10 @@ struct share_ask {
  * ranks before touch them too: those ask the hub for them. heads: of st_open_heads. Pure. The caller
  * owns it. */
 json_t *share_blocks(const struct st *heads, const struct share_ask *ask);
+/* All that wanted tensors touch, wherever it is; want: NULL: all are. */
+json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg);
+/* {file: bytes}: of all files that have a tensor. The caller owns it. */
+json_t *share_sizes(const struct st *heads);
 
 /* What is missing of a model for that, of the files as they are now: an empty list: nothing is, as
  * of all models without a name. The caller owns it. */

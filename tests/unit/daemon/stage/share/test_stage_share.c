@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "daemon/stage/share/stage_share.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "engine/file/have_map.h"
 
 #define MODEL "org/name@0123456789abcdef0123456789abcdef01234567"
@@ -97,6 +98,13 @@ static int close_place(void **state)
     return r;
 }
 
+static long long size_of_weights(void)
+{
+    struct stat st;
+    assert_int_equal(stat(MODEL "/model.safetensors", &st), 0);
+    return st.st_size;
+}
+
 static void lacks(const struct share_ask *ask, const char *expected)
 {
     struct err err = {""};
@@ -147,6 +155,29 @@ static void what_is_here_is_not_lacking(void **state)
     lacks(&(struct share_ask){.want = NULL}, "[]");
 }
 
+/* Whatever is here: who asks does not know what other nodes have. */
+static void the_plan_asks_about_all_that_its_ranks_touch(void **state)
+{
+    struct job_plan plan = {.ranks = 3, .stages = 3, .place = {0, 1, 2}, .first = {0, 1, 3, 4}};
+    json_t *nodes = json_pack("[{s:s} {s:s} {s:s}]", "id", "aa", "id", "bb", "id", "cc"), *question;
+    struct err err = {""};
+    (void)state;
+    strcpy(plan.model, MODEL);
+    have("0123");
+    assert_int_equal(stage_travel_question(&question, &plan, &config, nodes, &err), 0);
+    char *shares = json_dumps(json_object_get(question, "shares"), JSON_COMPACT),
+         *ids = json_dumps(json_object_get(question, "nodes"), JSON_COMPACT);
+    assert_string_equal(shares, "[[" RUN(0, 3) "],[" RUN(2, 6) "],[" RUN(0, 2) "," RUN(5, 7) "]]");
+    assert_string_equal(ids, "[\"aa\",\"bb\",\"cc\"]");
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(question, "sizes"), "model.safetensors")),
+        size_of_weights());
+    free(shares);
+    free(ids);
+    json_decref(question);
+    json_decref(nodes);
+}
+
 static bool wants_layer_0(void *arg, const char *name)
 {
     (void)arg;
@@ -192,6 +223,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_rank_lacks_what_its_tensors_touch, open_place, close_place),
         cmocka_unit_test_setup_teardown(what_is_here_is_not_lacking, open_place, close_place),
+        cmocka_unit_test_setup_teardown(the_plan_asks_about_all_that_its_ranks_touch, open_place,
+                                        close_place),
         cmocka_unit_test_setup_teardown(nobody_reads_a_hole, open_place, close_place),
         cmocka_unit_test_setup_teardown(what_is_timed_has_stand_ins, open_place, close_place),
     };
