@@ -39,10 +39,11 @@ struct hub_fetch_ops {
     void (*over)(void *owner, const char *why, bool passing);
 };
 struct hub_order {
-    const char *what; /* "pull", "resolve", "verify" or "carry" */
+    const char *what; /* "pull", "resolve", "verify", "carry" or "add" */
     const char *model;
     const char *content; /* of "carry": which files those are; else NULL */
     const json_t *want;  /* of "carry": as of hub_fetch_want; NULL: it gives */
+    const char *folder;  /* of "add": whose files get the name; else NULL */
 };
 /* The process lives until it is over, or hub_fetch_stop. */
 int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const struct hub_order *order,

@@ -37,6 +37,9 @@ void pulls_free(struct pulls *p);
 /* what: "pull" or "verify". One of the name that is under way is joined, unless that comes from
  * other nodes, which is not all of it. −EINVAL, −EAGAIN and a sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
+/* The folder's files get the name, which has no revision. Its row is that of a pull. −EBUSY: one of
+ * that name is under way. */
+int pulls_add(struct pulls *p, const char *name, const char *folder, struct pull **ret, struct err *err);
 /* The same from other nodes: a model's outline, and the blocks of the order; should none of them
  * give it, all of it from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
  * hub, or read again. */
