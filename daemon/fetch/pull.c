@@ -283,7 +283,7 @@ static int read_snapshot(struct model_pull *p, const char *snapshot, struct err 
     size_t n = 0;
     hub_listing_done(&p->listing);
     p->folder = open(snapshot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = p->folder < 0 ? err_set(err, -errno, "%s cannot be opened: %s", snapshot, strerror(errno))
+    int r = p->folder < 0 ? err_set(err, -errno, "it cannot be opened: %s", strerror(errno))
                           : hub_cache_list(p->folder, &p->listing, err);
     if (!r && hub_listing_find(&p->listing, index_name))
         r = read_index(p, &index, &n, err);
