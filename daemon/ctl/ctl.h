@@ -118,7 +118,7 @@ extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_conver
     ctl_train_options[], ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_serve_options[],
     ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[], ctl_link_options[],
     ctl_trace_options[], ctl_gantt_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[],
-    ctl_drain_options[], ctl_adopt_options[];
+    ctl_drain_options[], ctl_adopt_options[], ctl_models_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -66,9 +66,10 @@ static const struct ctl_command commands[] = {
 
     {"pull", "ORG/NAME[@REVISION]", "bring a model from a hub to this node, or go on with that",
      ctl_pull_main, .group = "Models"},
-    {"models", "(list | show MODEL | remove MODEL | pin MODEL | unpin MODEL | verify MODEL)",
-     "the models of this node that have a name", ctl_models_main,
-     .words = "list show remove pin unpin verify"},
+    {"models",
+     "(list | show MODEL | remove MODEL | pin MODEL | unpin MODEL | verify MODEL | add DIR --name ORG/NAME)",
+     "the models of this node that have a name", ctl_models_main, .options = ctl_models_options,
+     .words = "list show remove pin unpin verify add"},
 
     {"jobs", "[--all]", "list the jobs of all nodes: waiting, running and recently ended", ctl_jobs_main,
      .options = ctl_jobs_options, .group = "Jobs"},

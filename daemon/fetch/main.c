@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, or carries
- * one between nodes, and ends. ringd starts it, says what it wants, and hears how far it is. It
+ * one between nodes, or gives a folder a name, and ends. ringd starts it, says what it wants, and hears how far it is. It
  * alone of all programs talks to the outside. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,8 @@ static bool is_offline(void)
     return v && *v && strcmp(v, "0") != 0 && strcasecmp(v, "no") != 0 && strcasecmp(v, "false") != 0;
 }
 
-static int obey(const struct hub_pull_setup *setup, const char *what, const char *model, struct err *err)
+static int obey(const struct hub_pull_setup *setup, const char *what, const char *model, const char *folder,
+                struct err *err)
 {
     struct model_name name;
     int r = model_name_read(&name, model, err);
@@ -142,6 +144,8 @@ static int obey(const struct hub_pull_setup *setup, const char *what, const char
         return hub_pull(setup, &name, err);
     if (!strcmp(what, "list"))
         return hub_pull_list(setup, &name, err);
+    if (!strcmp(what, "add"))
+        return hub_add(setup, &name, folder, err);
     r = hub_pull_resolve(setup, &name, name.revision, err);
     if (!r) {
         char exact[MODEL_NAME];
@@ -151,13 +155,25 @@ static int obey(const struct hub_pull_setup *setup, const char *what, const char
     return r;
 }
 
-/* Where the files of a model lie that is a link into Hugging Face's cache: snapshots link to blobs
- * two folders up. The caller frees; NULL: it is no such link. */
-static char *blobs_of(int dir, const char *path, const char *model)
+/* What is to be read of a folder in place: of Hugging Face's cache also the blobs, two folders up,
+ * to which a snapshot links. The caller frees. */
+static char *readable_of(const char *folder)
 {
-    struct stat st;
-    const bool is_link = !fstatat(dir, model, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode);
-    return is_link ? xasprintf("%s/%s/../..", path, model) : NULL;
+    const char *slash = strrchr(folder, '/');
+    static const char parent[] = "/snapshots";
+    const size_t n = sizeof parent - 1;
+    const bool is_snapshot =
+        slash && (size_t)(slash - folder) > n && !strncmp(slash - n, parent, n);
+    return is_snapshot ? xasprintf("%s/../..", folder) : xstrdup(folder);
+}
+
+/* The caller frees; NULL: the model's files do not lie in another folder. */
+static char *blobs_of(int dir, const char *model)
+{
+    char folder[PATH_MAX];
+    const ssize_t n = readlinkat(dir, model, folder, sizeof folder - 1);
+    folder[n > 0 ? n : 0] = '\0';
+    return n > 0 ? readable_of(folder) : NULL;
 }
 
 static int carry(const json_t *order, const char *model, const char *dir, struct err *err)
@@ -175,7 +191,7 @@ static int carry(const json_t *order, const char *model, const char *dir, struct
         return models;
     fetch_cell_step_back();
     (void)fds_raise(note, err); /* with few of them it goes on until one is missing */
-    char *blobs = blobs_of(models, dir, model);
+    char *blobs = blobs_of(models, model);
     int r = fetch_cell_enter(models, blobs, false, err);
     r = r ? r
           : carry_run(&(struct carry_setup){.ipc = IPC_FD,
@@ -266,7 +282,8 @@ static int work(struct fetch_task *f, const json_t *order, struct err *err)
 {
     const char *what = json_string_value(json_object_get(order, "do")),
                *model = json_string_value(json_object_get(order, "model")),
-               *dir = json_string_value(json_object_get(order, "dir"));
+               *dir = json_string_value(json_object_get(order, "dir")),
+               *folder = json_string_value(json_object_get(order, "folder"));
     struct hub_pull_setup setup = {.endpoint = endpoint_of(),
                                    .is_offline = is_offline(),
                                    .owner = f,
@@ -274,27 +291,29 @@ static int work(struct fetch_task *f, const json_t *order, struct err *err)
                                    .room = ask_room,
                                    .listed = on_listed,
                                    .progress = on_progress};
-    if (!what || !model || !dir)
+    const bool is_add = what && !strcmp(what, "add");
+    if (!what || !model || !dir || is_add != (folder != NULL))
         return err_set(err, -EBADMSG, "ringd does not say what it wants: same version of both?");
     if (!strcmp(what, "carry"))
         return carry(order, model, dir, err);
     setup.dir = models_dir_open(dir, err);
     if (setup.dir < 0)
         return setup.dir;
-    setup.cache = f->cache = hub_cache_folder();
-    f->token = find_token();
-    int r = fetch_cell_enter(setup.dir, f->cache, true, err);
+    f->cache = is_add ? readable_of(folder) : !strcmp(what, "verify") ? blobs_of(setup.dir, model) : NULL;
+    setup.cache = f->cache = f->cache ? f->cache : hub_cache_folder();
+    f->token = is_add ? NULL : find_token();
+    int r = fetch_cell_enter(setup.dir, f->cache, !is_add, err);
     if (!r && !strcmp(what, "lend")) {
         r = lend(f, &setup, model, json_string_value(json_object_get(order, "content")), err);
         close(setup.dir);
         return r;
     }
-    if (!r)
+    if (!r && !is_add)
         r = hub_open(&f->hub,
                      &(struct hub_setup){.endpoint = setup.endpoint, .token = f->token, .watch = IPC_FD},
                      err);
     setup.hub = f->hub;
-    r = r ? r : obey(&setup, what, model, err);
+    r = r ? r : obey(&setup, what, model, folder, err);
     close(setup.dir);
     return r;
 }

@@ -2,7 +2,7 @@
  *
  * A model from a hub into the folder of models: which commit a revision is, which files that needs,
  * whether there is room, the files, and its name once it is whole. What is whole is never touched.
- * One thread. */
+ * A folder of a user's gets a name in the same way, without a hub. One thread. */
 #ifndef DAEMON_PULL_H
 #define DAEMON_PULL_H
 
@@ -40,5 +40,11 @@ int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, 
  * model lies, with no hash of a block. A model that is here, or in the cache, is left or linked as
  * above, and nothing is said to be listed. */
 int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
+
+/* The files of `folder` get the name where they lie; its revision becomes the first MODEL_COMMIT
+ * digits of their content (manifest.h), and what an earlier revision had there loses its name. Who
+ * asks for "main" from then on gets that, and no hub is asked. −EACCES, −ENOENT … and a sentence. */
+int hub_add(const struct hub_pull_setup *setup, const struct model_name *name, const char *folder,
+            struct err *err);
 
 #endif

@@ -99,9 +99,9 @@ static json_t *list_files(const struct manifest *m)
 static int write_record(const struct settle_setup *s, const char *content, const char *list, struct err *err)
 {
     const char *commit = strchr(s->model, '@');
-    json_t *record = json_pack("{s:s s:s* s:s* s:s s:s* s:I s:I s:I s:b s:o}", "commit",
+    json_t *record = json_pack("{s:s s:s* s:s* s:b s:s s:s* s:I s:I s:I s:b s:o}", "commit",
                                commit ? commit + 1 : "", "source", s->source, "in_place", s->in_place,
-                               "content", content, "list", *list ? list : NULL, "bytes",
+                               "added", s->is_added, "content", content, "list", *list ? list : NULL, "bytes",
                                (json_int_t)s->manifest->bytes, "pulled", (json_int_t)time(NULL), "used",
                                (json_int_t)time(NULL), "pinned", 0, "files", list_files(s->manifest));
     const int r = models_record_write(s->dir, s->model, record);

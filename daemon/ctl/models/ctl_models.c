@@ -12,12 +12,22 @@
 #include "daemon/common/model/model_name.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/terminal/ctl_term.h"
 #include "engine/err.h"
 
 enum { BAR = 24 };
+
+const struct opt_def ctl_models_options[] = {
+    {.name = "name",
+     .type = OPT_STRING,
+     .placeholder = "ORG/NAME",
+     .help = "name for the model in the directory that `add` gets; jobs may use it, and other nodes take what "
+             "they need of it from here"},
+    {.name = NULL},
+};
 
 /* One pull, or one verification, that is followed. */
 struct ctl_pull {
@@ -33,7 +43,8 @@ struct ctl_pull {
 static bool has_ended(const json_t *row)
 {
     const char *state = field_text(row, "state", "");
-    return strcmp(state, "waiting") != 0 && strcmp(state, "pulling") != 0 && strcmp(state, "verifying") != 0;
+    return strcmp(state, "waiting") != 0 && strcmp(state, "pulling") != 0 &&
+           strcmp(state, "verifying") != 0 && strcmp(state, "adding") != 0;
 }
 
 static void draw(struct ctl_pull *p, const json_t *row)
@@ -129,10 +140,11 @@ static int say_end(const struct ctl_pull *p)
     return CTL_OK;
 }
 
-static int pull(const struct ctl *ctl, const char *what, const char *model)
+/* folder: of "add"; else NULL. */
+static int pull(const struct ctl *ctl, const char *what, const char *model, const char *folder)
 {
     struct ctl_pull p = {.ctl = ctl, .is_terminal = !ctl->json && isatty(STDERR_FILENO)};
-    json_t *row = NULL, *body = json_pack("{s:s s:s}", "do", what, "model", model);
+    json_t *row = NULL, *body = json_pack("{s:s s:s s:s*}", "do", what, "model", model, "folder", folder);
     int rc = ctl_request(ctl, "POST", "/v1/store", body, &row);
     json_decref(body);
     if (rc)
@@ -154,7 +166,7 @@ int ctl_pull_main(struct ctl *ctl)
         return ctl_usage(ctl, "pull takes the name of a model: ORG/NAME, or ORG/NAME@REVISION");
     if (model_name_read(&name, ctl->args[0], &err))
         return ctl_usage(ctl, "%s", err.text);
-    return pull(ctl, "pull", ctl->args[0]);
+    return pull(ctl, "pull", ctl->args[0], NULL);
 }
 
 /* --- what is here ----------------------------------------------------------------------------- */
@@ -349,7 +361,7 @@ static int do_with(const struct ctl *ctl, const char *word, const char *given)
     else if (!rc && !strcmp(word, "show"))
         show(ctl, answer, m);
     else if (!rc && !strcmp(word, "verify"))
-        rc = pull(ctl, "verify", model);
+        rc = pull(ctl, "verify", model, NULL);
     else if (!rc)
         rc = ctl_request_print(ctl, "POST", "/v1/store", json_pack("{s:s s:s}", "do", word, "model", model),
                                print_done);
@@ -357,14 +369,33 @@ static int do_with(const struct ctl *ctl, const char *word, const char *given)
     return rc;
 }
 
+static int add(const struct ctl *ctl)
+{
+    const char *name = opts_str(ctl->opts, "name");
+    struct model_name read;
+    struct err err;
+    if (!name)
+        return ctl_usage(ctl, "models add needs --name ORG/NAME");
+    if (model_name_read(&read, name, &err))
+        return ctl_usage(ctl, "--name: %s", err.text);
+    char *folder = ctl_absolute_path(ctl->args[1]);
+    const int rc = pull(ctl, "add", name, folder);
+    free(folder);
+    return rc;
+}
+
 int ctl_models_main(struct ctl *ctl)
 {
     static const char *const words[] = {"show", "remove", "pin", "unpin", "verify"};
     const char *word = ctl->n_args ? ctl->args[0] : "";
+    if (strcmp(word, "add") != 0 && opts_str(ctl->opts, "name"))
+        return ctl_usage(ctl, "--name goes with models add");
     if (!strcmp(word, "list") && ctl->n_args == 1)
         return ctl_request_print(ctl, "GET", "/v1/store", NULL, print_models);
+    if (!strcmp(word, "add") && ctl->n_args == 2)
+        return add(ctl);
     for (size_t i = 0; i < sizeof words / sizeof *words && ctl->n_args == 2; i++)
         if (!strcmp(word, words[i]))
             return do_with(ctl, word, ctl->args[1]);
-    return ctl_usage(ctl, "models takes list, or one of show, remove, pin, unpin and verify with a MODEL");
+    return ctl_usage(ctl, "models takes list; show, remove, pin, unpin or verify with a MODEL; or add with a directory");
 }

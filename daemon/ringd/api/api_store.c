@@ -69,7 +69,8 @@ static bool is_of_shelf(const char *what)
     return !strcmp(what, "remove") || !strcmp(what, "pin") || !strcmp(what, "unpin");
 }
 
-static void obey(struct api *api, struct http_call *call, const char *what, const char *model)
+static void obey(struct api *api, struct http_call *call, const char *what, const char *model,
+                 const char *folder)
 {
     struct model_name read;
     struct err err = {""};
@@ -81,13 +82,17 @@ static void obey(struct api *api, struct http_call *call, const char *what, cons
         r = *what == 'p' ? supply_pull(api->setup.supply, model, &row, &err)
                          : supply_verify(api->setup.supply, model, &row, &err);
         answer_row(call, row, r, &err);
+    } else if (!strcmp(what, "add") && folder) {
+        r = supply_add(api->setup.supply, model, folder, &row, &err);
+        answer_row(call, row, r, &err);
     } else if (!strcmp(what, "stop"))
         stop(api, call, model);
     else if (is_of_shelf(what) && model_name_is_exact(model))
         supply_do(api->setup.supply, what, model, on_answer, call);
     else
         http_fail(call, 400, "bad-request",
-                  "\"do\" is pull, stop or verify; or pin, unpin or remove, of ORG/NAME@COMMIT");
+                  "\"do\" is pull, stop or verify; add, with a \"folder\"; or pin, unpin or remove, of "
+                  "ORG/NAME@COMMIT");
 }
 
 void api_post_store(struct api *api, struct http_call *call)
@@ -96,9 +101,10 @@ void api_post_store(struct api *api, struct http_call *call)
     const char *text = http_body(call, &n);
     json_t *body = text ? json_loadb(text, n, 0, NULL) : NULL;
     const char *what = json_string_value(json_object_get(body, "do")),
-               *model = json_string_value(json_object_get(body, "model"));
+               *model = json_string_value(json_object_get(body, "model")),
+               *folder = json_string_value(json_object_get(body, "folder"));
     if (what && model)
-        obey(api, call, what, model);
+        obey(api, call, what, model, folder);
     else
         http_fail(call, 400, "bad-request", "the body must be {\"do\": \"pull\", \"model\": \"ORG/NAME\"}");
     json_decref(body);

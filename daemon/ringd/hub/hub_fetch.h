@@ -43,12 +43,13 @@ struct hub_fetch_ops {
     void (*over)(void *owner, const char *why, bool passing);
 };
 struct hub_order {
-    const char *what; /* "pull", "list", "resolve", "verify", "carry" or "lend" */
+    const char *what; /* "pull", "list", "resolve", "verify", "carry", "lend" or "add" */
     const char *model;
     const char *content; /* of "carry" and "lend": which files those are; else NULL */
     const char *list;    /* of "carry": the hash of its list of blocks; NULL or "": not known */
     bool is_of_hub;      /* of "carry": what comes is the hub's */
     const json_t *want;  /* of "carry": as of hub_fetch_want; NULL: it gives */
+    const char *folder;  /* of "add": whose files get the name; else NULL */
 };
 /* The process lives until it is over, or hub_fetch_stop. */
 int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const struct hub_order *order,

@@ -31,6 +31,7 @@ struct pull {
     struct carry_order take; /* while it is carried; its texts are ours */
     char content[MODEL_CONTENT + 1], list[MODEL_CONTENT + 1];
     json_t *blocks; /* owned: of those orders; NULL: its outline alone */
+    char *folder;   /* owned: whose files get the name; NULL: it is no such */
     bool is_verify, asks_room, is_lasting, is_cut_off;
     bool
         is_outline; /* of a model that is asked of the hub: first which files it is, then these are carried */
@@ -81,7 +82,10 @@ static void end(struct pull *p, enum pull_state state, const char *why)
     if (state == PULL_DONE)
         p->done = p->total;
     if (state == PULL_FAILED)
-        log_warning("%s is not %s: %s", pull_model(p), p->is_verify ? "as it was downloaded" : "pulled",
+        log_warning("%s is not %s: %s", pull_model(p),
+                    p->folder      ? "added"
+                    : p->is_verify ? "as it was downloaded"
+                                   : "pulled",
                     p->why);
     else if (state == PULL_DONE && !p->is_verify)
         log_info(!is_carried(p) ? "%s is here, whole"
@@ -247,10 +251,12 @@ static void start(struct pull *p)
                                              .room = on_room,
                                              .progress = on_progress,
                                              .over = on_over};
-    const struct hub_order order = {.what = p->is_verify    ? "verify"
+    const struct hub_order order = {.what = p->folder       ? "add"
+                                            : p->is_verify  ? "verify"
                                             : p->is_outline ? "list"
                                                             : "pull",
-                                    .model = pull_model(p)};
+                                    .model = p->folder ? p->asked : pull_model(p),
+                                    .folder = p->folder};
     struct err err;
     p->state = PULL_RUNS;
     p->total = 0;
@@ -291,6 +297,7 @@ static void drop(struct pulls *a, struct pull *p)
     TAILQ_REMOVE(&a->list, p, next);
     a->n--;
     json_decref(p->blocks);
+    free(p->folder);
     free(p);
 }
 
@@ -357,6 +364,19 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
         return r;
     (*ret)->is_verify = !strcmp(what, "verify");
     (*ret)->is_outline = is_outline;
+    start_next(a);
+    return 0;
+}
+
+int pulls_add(struct pulls *a, const char *name, const char *folder, struct pull **ret, struct err *err)
+{
+    const uint64_t before = a->begun;
+    const int r = find_or_add(a, name, ret, err);
+    if (!r && a->begun == before)
+        return err_set(err, -EBUSY, "%s is on its way already: ask again when it is here", pull_model(*ret));
+    if (r)
+        return r;
+    (*ret)->folder = xstrdup(folder);
     start_next(a);
     return 0;
 }
@@ -468,10 +488,14 @@ void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total,
 json_t *pull_row(const struct pull *p)
 {
     static const char *const pulling[] = {"waiting", "pulling", "ready", "failed", "stopped"},
-                             *const verifying[] = {"waiting", "verifying", "verified", "failed", "stopped"};
+                             *const verifying[] = {"waiting", "verifying", "verified", "failed", "stopped"},
+                             *const adding[] = {"waiting", "adding", "ready", "failed", "stopped"};
     json_t *row = json_pack("{s:I s:s s:s s:s s:I s:I s:f s:s}", "number", (json_int_t)p->number, "model",
                             pull_model(p), "asked", p->asked, "state",
-                            (p->is_verify ? verifying : pulling)[p->state], "done", (json_int_t)p->done,
+                            (p->folder      ? adding
+                             : p->is_verify ? verifying
+                                            : pulling)[p->state],
+                            "done", (json_int_t)p->done,
                             "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));

@@ -38,6 +38,9 @@ void pulls_free(struct pulls *p);
  * under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
  * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
+/* The folder's files get the name, which has no revision. Its row is that of a pull. −EBUSY: one of
+ * that name is under way. */
+int pulls_add(struct pulls *p, const char *name, const char *folder, struct pull **ret, struct err *err);
 /* The same in parts: a model's outline, and the blocks of the order, from its nodes; should none of
  * them give it, from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
  * hub, or read again. */

@@ -22,6 +22,7 @@
 #include "daemon/ringd/hub/shelf.h"
 #include "daemon/ringd/hub/travel_query.h"
 #include "daemon/ringd/peer/peers.h"
+#include "engine/file/gguf_path.h"
 
 enum { RESOLVES = 16 /* at once */ };
 
@@ -143,6 +144,23 @@ int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *
     if (!content_of(s, name))
         return err_set(err, -ENOENT, "%s is not on this node", name);
     const int r = pulls_begin(s->pulls, "verify", name, &p, err);
+    if (!r)
+        *ret = pull_row(p);
+    return r;
+}
+
+int supply_add(struct supply *s, const char *name, const char *folder, json_t **ret, struct err *err)
+{
+    struct pull *p;
+    if (strchr(name, '@'))
+        return err_set(err, -EINVAL, "the revision of %s follows from the files: give ORG/NAME alone", name);
+    if (*folder != '/' || gguf_is_path(folder))
+        return err_set(err, -EINVAL,
+                       *folder != '/' ? "%s is no whole path of a folder"
+                                      : "%s is a GGUF file, and only folders get names: `ringctl convert` makes "
+                                        "one of it",
+                       folder);
+    const int r = pulls_add(s->pulls, name, folder, &p, err);
     if (!r)
         *ret = pull_row(p);
     return r;
@@ -274,7 +292,7 @@ static json_t *with_pulls(const struct supply *s, const json_t *list)
         bool is_listed = false;
         json_array_foreach (all, i, m)
             is_listed |= !strcmp(json_string_value(json_object_get(m, "model")), pull_model(p));
-        if (!is_listed && pull_state(p) != PULL_STOPPED)
+        if (!is_listed && pull_state(p) != PULL_STOPPED && pull_state(p) != PULL_DONE)
             json_array_append_new(all, json_pack("{s:s s:b s:i s:o}", "model", pull_model(p), "whole", 0,
                                                  "on_disk", 0, "pull", pull_row(p)));
     }

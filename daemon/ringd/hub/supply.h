@@ -57,6 +57,9 @@ typedef void supply_answer(void *owner, const json_t *answer, int r, const char 
 /* Begins to pull a model, or joins in. Its row comes back, and events "pull" follow. −EINVAL,
  * −EAGAIN and a sentence. ret: owned by the caller. */
 int supply_pull(struct supply *s, const char *name, json_t **ret, struct err *err);
+/* Gives the files of a folder, a whole path, a name without a revision. Events "pull" follow.
+ * −EINVAL, −EBUSY, −EAGAIN and a sentence. */
+int supply_add(struct supply *s, const char *name, const char *folder, json_t **ret, struct err *err);
 /* Ends that; what has come stays on the disk. −ENOENT: it is not being pulled. */
 int supply_stop(struct supply *s, const char *name);
 /* Reads all of its files again, and compares them with the hub's hashes. Events as above. */
