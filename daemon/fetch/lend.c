@@ -126,6 +126,12 @@ static int give(void *owner, const void *bytes, size_t n, struct err *err)
     return r ? -ECANCELED : 0;
 }
 
+static void on_waits(void *owner, const char *why)
+{
+    const struct lend *l = owner;
+    l->setup.waits(why);
+}
+
 /* --- what comes ------------------------------------------------------------------------------- */
 
 static int refuse(struct lend *l, const char *why)
@@ -205,6 +211,7 @@ static int give_run(struct lend *l, struct err *err)
                            .at = manifest_offset(m, l->first),
                            .end = manifest_offset(m, last) + manifest_size(m, last),
                            .take = give,
+                           .waits = on_waits,
                            .owner = l};
     const struct pull_source from = {l->hub, l->setup.org, l->setup.name, l->setup.commit};
     const int r = pull_bytes(&from, &b, err);

@@ -16,8 +16,9 @@ struct lend_setup { /* all borrowed */
     const uint8_t *list; /* the same as bytes */
     size_t list_n;
     const char *org, *name, *commit;
-    struct carry_line *line; /* to the taker */
-    int watch;               /* readable: ringd has said stop, or has ended */
+    struct carry_line *line;        /* to the taker */
+    int watch;                      /* readable: ringd has said stop, or has ended */
+    void (*waits)(const char *why); /* the hub is tried again in a moment, because of this */
 };
 
 struct lend;

@@ -57,6 +57,11 @@ static void on_resolved(void *owner, const char *model)
     ipc_send(IPC_FD, json_pack("{s:s s:s}", "ev", "resolved", "model", model));
 }
 
+static void on_waits(const char *why)
+{
+    ipc_send(IPC_FD, json_pack("{s:s s:s}", "ev", "waits", "error", why));
+}
+
 static void on_listed(void *owner, const char *content)
 {
     (void)owner;
@@ -257,7 +262,7 @@ static int lend(struct fetch_task *f, const struct hub_pull_setup *setup, const 
     struct carry_line line;
     struct manifest *manifest = NULL;
     uint8_t *list = NULL;
-    struct lend_setup lend = {.content = content, .line = &line, .watch = IPC_FD};
+    struct lend_setup lend = {.content = content, .line = &line, .watch = IPC_FD, .waits = on_waits};
     int r = receive_line(&line, err);
     if (r)
         return r;

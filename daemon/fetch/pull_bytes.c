@@ -118,6 +118,8 @@ static int pull_them(const struct pull_source *from, struct bytes_answer *a, con
             r = hub_refusal(from->hub, &h, b->file->name, a->err);
         if (r && (a->r || (!hub_is_passing(r, &h) && !hub_is_passing(0, &h))))
             return r;
+        if (r && b->waits)
+            b->waits(b->owner, a->err->text);
         const int waited = r ? hub_wait(from->hub, &patience, &h) : 0;
         if (waited)
             return waited == -ECANCELED ? waited : r;

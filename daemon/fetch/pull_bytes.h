@@ -24,6 +24,8 @@ struct pull_bytes {
     int (*restart)(void *owner, struct err *err);
     /* The next bytes, no more than are wanted: 0, or what ends it, with a sentence. */
     int (*take)(void *owner, const void *bytes, size_t n, struct err *err);
+    /* It is tried again in a moment, because of this; or NULL. */
+    void (*waits)(void *owner, const char *why);
     void *owner;
 };
 

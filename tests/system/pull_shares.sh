@@ -102,6 +102,14 @@ begin
 await_line "$work/requests" '^cdn GET .* [1-9][0-9]{6,} ' 30 "$from"
 pkill -KILL -P $hub_pid
 kill -KILL $hub_pid
+waits_for_hub() {
+    on 1 --json job "$(on 1 --json jobs --all | jq '[.jobs[].id] | max')" | jq -r '.waits_for // ""' |
+        tee "$work/waits" | grep -Eq 'come from the hub, which is tried again \(.*\), to node n[123]: [0-9]'
+}
+deadline=$(($(milliseconds) + 20000))
+until waits_for_hub; do
+    [ "$(milliseconds)" -lt "$deadline" ] || fail "the job says: $(cat "$work/waits")"
+done
 start_hub
 rm "$hub/rate"
 wait $job || fail "generate: $(cat "$work/err")"

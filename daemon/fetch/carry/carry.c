@@ -179,7 +179,8 @@ static bool has_come(const struct carry *c)
 /* Deadlines of the whole. Returns µs until the next one. */
 static uint64_t watch(struct carry *c)
 {
-    const bool is_taking = !c->is_ready, has_source = is_fed(c) || has_come(c);
+    const bool is_taking = !c->is_ready, has_hub = carry_take_patience(c) != UINT64_MAX,
+               has_source = is_fed(c) || has_come(c) || has_hub;
     if (has_source || !is_taking || carry_disk_is_complete(c->disk))
         c->sourced = c->now;
     if (c->n)

@@ -100,9 +100,14 @@ static void wait_a_moment(struct bring *b, struct bring_order *o)
 static void say_coming(const struct bring *b, const struct bring_order *o, const struct pull *p)
 {
     const struct member *m = members_find(b->setup.members, o->from[0]);
-    char from[100];
-    snprintf(from, sizeof from, "node %s", m ? m->name : "?");
-    struct bring_coming c = {.model = o->model, .from = pull_is_of_nodes(p) ? from : "the hub"};
+    char from[500];
+    if (*pull_waits(p))
+        snprintf(from, sizeof from, "the hub, which is tried again (%s),", pull_waits(p));
+    else if (pull_is_of_nodes(p))
+        snprintf(from, sizeof from, "node %s", m ? m->name : "?");
+    else
+        snprintf(from, sizeof from, "the hub");
+    struct bring_coming c = {.model = o->model, .from = from};
     pull_amounts(p, &c.done, &c.total, &c.rate);
     b->setup.coming(b->setup.owner, &c);
 }

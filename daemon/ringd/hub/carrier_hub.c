@@ -67,6 +67,14 @@ static void on_over(void *owner, const char *why, bool passing)
         note_failure(c, why, true);
 }
 
+/* Said once, and for as long as nothing comes to who waits for it. */
+static void on_waits(void *owner, const char *why)
+{
+    const struct carrier *c = owner;
+    if (c->ops && c->ops->waits)
+        c->ops->waits(c->owner, why);
+}
+
 static void on_died(void *owner, const char *why)
 {
     note_failure(owner, why, false);
@@ -99,7 +107,7 @@ static void wipe(struct ipc_lane *lane)
 static int start_it(struct carrier *c, struct ipc_lane *its, int its_end, struct ipc_lane *ours, int our_end,
                     struct err *err)
 {
-    static const struct hub_fetch_ops ops = {.over = on_over, .died = on_died};
+    static const struct hub_fetch_ops ops = {.waits = on_waits, .over = on_over, .died = on_died};
     const struct hub_order order = {.what = "lend", .model = c->model, .content = c->content};
     int r = hub_fetch_start(&c->hub.fetch, c->all->setup.fetchers, &order, &ops, c, err);
     if (r)

@@ -128,6 +128,15 @@ static void on_lost(const struct hub_fetch *f, const json_t *event)
         f->ops->lost(f->owner, (uint64_t)path, json_is_true(json_object_get(event, "wrong")), clean);
 }
 
+static void on_waits(const struct hub_fetch *f, const json_t *event)
+{
+    const char *why = json_string_value(json_object_get(event, "error"));
+    char clean[400];
+    text_clean(clean, sizeof clean, why ? why : "", false);
+    if (f->ops->waits)
+        f->ops->waits(f->owner, clean);
+}
+
 /* It reads what strangers send, so what it says is checked as well. */
 static void on_event(void *owner, const char *kind, json_t *event)
 {
@@ -147,6 +156,8 @@ static void on_event(void *owner, const char *kind, json_t *event)
         on_progress(f, event);
     else if (!strcmp(kind, "lost"))
         on_lost(f, event);
+    else if (!strcmp(kind, "waits"))
+        on_waits(f, event);
     else if (!strcmp(kind, "ready") && f->ops->ready)
         f->ops->ready(f->owner, (uint64_t)json_integer_value(json_object_get(event, "want")));
     else if (!strcmp(kind, "ready") || !strcmp(kind, "idle"))

@@ -37,6 +37,9 @@ struct hub_fetch_ops {
     void (*ready)(void *owner, uint64_t want);
     /* The same: a lane has ended. wrong: the other end sent what it must not. */
     void (*lost)(void *owner, uint64_t path, bool wrong, const char *why);
+    /* Of "lend", or of one that carries what is lent: the hub is tried again in a moment, because of
+     * this. NULL: nobody minds. */
+    void (*waits)(void *owner, const char *why);
     /* In place of over: it ended without a word, killed perhaps. NULL: that is over as well. */
     void (*died)(void *owner, const char *why);
     /* Once, and last. why: NULL, it is done; or a sentence. passing: it may succeed later. */

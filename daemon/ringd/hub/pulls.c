@@ -42,6 +42,7 @@ struct pull {
     uint64_t done, total;
     char file[256], why[1000];
     char untaken[500]; /* why no other node gives it, before the hub was asked; "": none was asked */
+    char waits[400];   /* for the hub, because of this; "": it does not */
     struct instant looked, ended;
     uint64_t done_then;
     double rate; /* bytes a second; 0: not known */
@@ -78,6 +79,7 @@ static void end(struct pull *p, enum pull_state state, const char *why)
     p->state = state;
     p->ended = clock_now();
     p->rate = 0;
+    *p->waits = '\0';
     snprintf(p->why, sizeof p->why, "%s", why ? why : "");
     if (state == PULL_DONE)
         p->done = p->total;
@@ -110,6 +112,8 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
     const uint64_t us = clock_since_us(now, p->looked);
     /* What was on the disk before is no speed of the network. */
     const bool is_first = !p->total;
+    if (done != p->done)
+        *p->waits = '\0';
     p->done = done;
     p->total = total;
     snprintf(p->file, sizeof p->file, "%s", file);
@@ -146,6 +150,15 @@ static void on_listed(void *owner, const char *content)
 {
     struct pull *p = owner;
     snprintf(p->content, sizeof p->content, "%s", content);
+}
+
+static void on_waits(void *owner, const char *why)
+{
+    struct pull *p = owner;
+    if (!*p->waits)
+        log_warning("%s waits for the hub: %s", pull_model(p), why);
+    snprintf(p->waits, sizeof p->waits, "%s", why);
+    tell(p);
 }
 
 /* A node that is to give it may be gone: the hub is the last resort. */
@@ -239,7 +252,8 @@ static void on_room(void *owner, uint64_t bytes)
 
 static void take(struct pull *p, const json_t *blocks)
 {
-    static const struct hub_fetch_ops ops = {.room = on_room, .progress = on_progress, .over = on_take_over};
+    static const struct hub_fetch_ops ops = {
+        .room = on_room, .waits = on_waits, .progress = on_progress, .over = on_take_over};
     p->take.blocks = blocks;
     carriers_take(p->all->setup.carriers, &p->take, &ops, p);
 }
@@ -454,6 +468,11 @@ enum pull_state pull_state(const struct pull *p)
     return p->state;
 }
 
+const char *pull_waits(const struct pull *p)
+{
+    return p->waits;
+}
+
 const char *pull_why(const struct pull *p)
 {
     return p->why;
@@ -499,6 +518,8 @@ json_t *pull_row(const struct pull *p)
                             "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));
+    if (*p->waits)
+        json_object_set_new(row, "waits", json_string(p->waits));
     if (p->state == PULL_FAILED)
         json_object_set_new(row, "error", json_string(p->why));
     return row;

@@ -53,8 +53,9 @@ void pulls_forget(struct pulls *p, const char *model);
 void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
-const char *pull_why(const struct pull *p);  /* PULL_FAILED: a sentence */
-bool pull_is_of_nodes(const struct pull *p); /* it comes from other nodes, and not from the hub */
+const char *pull_waits(const struct pull *p); /* for the hub, because of this; "": it does not */
+const char *pull_why(const struct pull *p);   /* PULL_FAILED: a sentence */
+bool pull_is_of_nodes(const struct pull *p);  /* it comes from other nodes, and not from the hub */
 /* It has failed with the process that brought it, and may be tried again in a moment. */
 bool pull_was_cut_off(const struct pull *p);
 /* It has failed, and may be tried again by itself: not at once, and later if it will fail again.
