@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, or carries
- * one between nodes, or gives a folder a name, and ends. ringd starts it, says what it wants, and hears how far it is. It
- * alone of all programs talks to the outside. */
+ * one between nodes, or gives a folder a name, and ends. ringd starts it, says what it wants, and
+ * hears how far it is. It alone of all programs talks to the outside. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -146,8 +146,7 @@ static char *readable_of(const char *folder)
     const char *slash = strrchr(folder, '/');
     static const char parent[] = "/snapshots";
     const size_t n = sizeof parent - 1;
-    const bool is_snapshot =
-        slash && (size_t)(slash - folder) > n && !strncmp(slash - n, parent, n);
+    const bool is_snapshot = slash && (size_t)(slash - folder) > n && !strncmp(slash - n, parent, n);
     return is_snapshot ? xasprintf("%s/../..", folder) : xstrdup(folder);
 }
 
@@ -195,7 +194,8 @@ static int work(struct fetch_task *f, const json_t *order, struct err *err)
     const char *what = json_string_value(json_object_get(order, "do")),
                *model = json_string_value(json_object_get(order, "model")),
                *dir = json_string_value(json_object_get(order, "dir")),
-               *folder = json_string_value(json_object_get(order, "folder")), *endpoint = getenv("HF_ENDPOINT");
+               *folder = json_string_value(json_object_get(order, "folder")),
+               *endpoint = getenv("HF_ENDPOINT");
     struct hub_pull_setup setup = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
                                    .is_offline = is_offline(),
                                    .owner = f,

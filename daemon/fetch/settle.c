@@ -98,11 +98,11 @@ static json_t *list_files(const struct manifest *m)
 static int write_record(const struct settle_setup *s, const char *content, struct err *err)
 {
     const char *commit = strchr(s->model, '@');
-    json_t *record = json_pack("{s:s s:s* s:s* s:b s:s s:I s:I s:I s:b s:o}", "commit",
-                               commit ? commit + 1 : "", "source", s->source, "in_place", s->in_place,
-                               "added", s->is_added, "content", content, "bytes",
-                               (json_int_t)s->manifest->bytes, "pulled", (json_int_t)time(NULL), "used",
-                               (json_int_t)time(NULL), "pinned", 0, "files", list_files(s->manifest));
+    json_t *record =
+        json_pack("{s:s s:s* s:s* s:b s:s s:I s:I s:I s:b s:o}", "commit", commit ? commit + 1 : "", "source",
+                  s->source, "in_place", s->in_place, "added", s->is_added, "content", content, "bytes",
+                  (json_int_t)s->manifest->bytes, "pulled", (json_int_t)time(NULL), "used",
+                  (json_int_t)time(NULL), "pinned", 0, "files", list_files(s->manifest));
     const int r = models_record_write(s->dir, s->model, record);
     json_decref(record);
     return r ? err_set(err, r, "the record of %s cannot be written: %s", s->model, strerror(-r)) : 0;

@@ -235,8 +235,8 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
     r = ipc_frame_new(&frame,
-                      json_pack("{s:s s:s s:s s:s* s:O* s:s*}", "do", order->what, "model", order->model, "dir",
-                                m->setup.dir, "content", order->content, "want", order->want, "folder",
+                      json_pack("{s:s s:s s:s s:s* s:O* s:s*}", "do", order->what, "model", order->model,
+                                "dir", m->setup.dir, "content", order->content, "want", order->want, "folder",
                                 order->folder),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);

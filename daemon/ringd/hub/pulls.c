@@ -222,7 +222,9 @@ static void start(struct pull *p)
 {
     static const struct hub_fetch_ops ops = {
         .resolved = on_resolved, .room = on_room, .progress = on_progress, .over = on_over};
-    const struct hub_order order = {.what = p->folder ? "add" : p->is_verify ? "verify" : "pull",
+    const struct hub_order order = {.what = p->folder      ? "add"
+                                            : p->is_verify ? "verify"
+                                                           : "pull",
                                     .model = p->folder ? p->asked : pull_model(p),
                                     .folder = p->folder};
     struct err err;
@@ -458,8 +460,8 @@ json_t *pull_row(const struct pull *p)
                             (p->folder      ? adding
                              : p->is_verify ? verifying
                                             : pulling)[p->state],
-                            "done", (json_int_t)p->done,
-                            "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
+                            "done", (json_int_t)p->done, "total", (json_int_t)p->total, "rate", p->rate,
+                            "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));
     if (p->state == PULL_FAILED)
