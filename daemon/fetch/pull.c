@@ -275,8 +275,8 @@ static int settle(const struct model_pull *p, const char *in_place, bool added, 
                         err);
 }
 
-/* What a snapshot in Hugging Face's cache has of it, or a user's folder. Files are read for the hashes of their blocks, and what they
- * are is compared with what the cache calls them. */
+/* What a snapshot in Hugging Face's cache has of it, or a user's folder. Files are read for the
+ * hashes of their blocks, and what they are is compared with what the cache calls them. */
 static int read_snapshot(struct model_pull *p, const char *snapshot, struct err *err)
 {
     char *index = NULL;
@@ -405,9 +405,10 @@ static int read_folder(struct model_pull *p, const char *folder, struct err *err
                        folder);
     int r = read_snapshot(p, folder, err);
     if (r == -EACCES || r == -ENOENT)
-        err_prefix(err, r,
-                   "ringd's user of id %d must be able to read the folder: let it, or put a copy where it can",
-                   (int)getuid());
+        err_prefix(
+            err, r,
+            "ringd's user of id %d must be able to read the folder: let it, or put a copy where it can",
+            (int)getuid());
     return r;
 }
 

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "file/st.h"
-#include "model/rewrite.h"
+#include "model/rewrite_how.h"
 #include "model/stored.h"
 
 struct rewrite_item {

@@ -24,8 +24,9 @@ const struct opt_def ctl_models_options[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "ORG/NAME",
-     .help = "name for the model in the directory that `add` gets; jobs may use it, and other nodes take what "
-             "they need of it from here"},
+     .help =
+         "name for the model in the directory that `add` gets; jobs may use it, and other nodes take what "
+         "they need of it from here"},
     {.name = NULL},
 };
 
@@ -397,5 +398,6 @@ int ctl_models_main(struct ctl *ctl)
     for (size_t i = 0; i < sizeof words / sizeof *words && ctl->n_args == 2; i++)
         if (!strcmp(word, words[i]))
             return do_with(ctl, word, ctl->args[1]);
-    return ctl_usage(ctl, "models takes list; show, remove, pin, unpin or verify with a MODEL; or add with a directory");
+    return ctl_usage(
+        ctl, "models takes list; show, remove, pin, unpin or verify with a MODEL; or add with a directory");
 }

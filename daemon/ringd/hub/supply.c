@@ -156,9 +156,10 @@ int supply_add(struct supply *s, const char *name, const char *folder, json_t **
         return err_set(err, -EINVAL, "the revision of %s follows from the files: give ORG/NAME alone", name);
     if (*folder != '/' || gguf_is_path(folder))
         return err_set(err, -EINVAL,
-                       *folder != '/' ? "%s is no whole path of a folder"
-                                      : "%s is a GGUF file, and only folders get names: `ringctl convert` makes "
-                                        "one of it",
+                       *folder != '/'
+                           ? "%s is no whole path of a folder"
+                           : "%s is a GGUF file, and only folders get names: `ringctl convert` makes "
+                             "one of it",
                        folder);
     const int r = pulls_add(s->pulls, name, folder, &p, err);
     if (!r)
