@@ -41,10 +41,20 @@ static json_t *holder_of(const json_t *node, const json_t *have, const char *con
                      all > 0 ? all : 0);
 }
 
+/* By their names: each node knows the others in an order of its own. */
+static void add_sorted(json_t *list, json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "node"));
+    size_t at = 0;
+    while (at < json_array_size(list) &&
+           strcmp(json_string_value(json_object_get(json_array_get(list, at), "node")), name) < 0)
+        at++;
+    json_array_insert_new(list, at, one);
+}
+
 static void add_unheard(json_t *store, const json_t *node, const json_t *why)
 {
-    json_array_append_new(json_object_get(store, "unheard"),
-                          json_pack("{s:O s:O}", "node", node, "why", why));
+    add_sorted(json_object_get(store, "unheard"), json_pack("{s:O s:O}", "node", node, "why", why));
 }
 
 void holders_add(json_t *store, const json_t *answers)
@@ -61,7 +71,7 @@ void holders_add(json_t *store, const json_t *answers)
         json_array_foreach (answers, k, a) {
             const json_t *have = json_object_get(json_object_get(a, "models"), model);
             if (json_is_object(have))
-                json_array_append_new(list, holder_of(json_object_get(a, "node"), have, content));
+                add_sorted(list, holder_of(json_object_get(a, "node"), have, content));
         }
         json_object_set_new(m, "holders", list);
     }
