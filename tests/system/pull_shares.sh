@@ -62,7 +62,7 @@ for node in 1 2 3; do
     [ "$(disk_of $node)" -le $((weights * 3 / 4)) ] || fail "n$node has $(disk_of $node) bytes of $weights"
     on $node models verify test/tiny >"$work/verify" || fail "verify on n$node: $(cat "$work/verify")"
     on $node models list >"$work/list"
-    holds "the list of n$node" "$work/list" '^test/tiny +[0-9a-f]+ +[0-9.]+ MiB of 51\.1 MiB +in part$'
+    holds "the list of n$node" "$work/list" '^test/tiny +[0-9a-f]+ +[0-9.]+ MiB of 51\.1 MiB +in part +n[123] [0-9]+ %, n[123] [0-9]+ %$'
 done
 say "  on the disks: $(disk_of 1), $(disk_of 2) and $(disk_of 3) bytes of $weights; the hub sent $(weights_sent "$from")"
 

@@ -149,6 +149,26 @@ static void without_a_whole_one_each_gives_what_it_has_and_the_hub_the_rest(void
     assert_true(fabs(p.t.seconds - seconds_of(4 * BLOCK, 1000)) < 1e-9);
 }
 
+/* As an embedding that the head has too. */
+static void what_two_want_of_the_hub_leaves_it_once(void **state)
+{
+    struct place p;
+    (void)state;
+    row(&p, 3, 3);
+    has(&p, 0, "[]");
+    has(&p, 1, "[]");
+    has(&p, 2, "[]");
+    wants(&p, 0, "[[\"f\",0,2]]");
+    wants(&p, 2, "[[\"f\",1,4]]");
+    foresee(&p);
+    assert_int_equal(p.t.rank[0].hub, 2 * BLOCK);
+    assert_int_equal(p.t.rank[2].hub, 2 * BLOCK);
+    assert_int_equal(p.t.rank[2].from[0], BLOCK);
+    assert_int_equal(p.t.hub, 4 * BLOCK);
+    assert_int_equal(p.t.lacks, 5 * BLOCK);
+    assert_true(fabs(p.t.seconds - seconds_of(BLOCK, 1000)) < 1e-9);
+}
+
 static void what_is_not_known_is_not_foreseen(void **state)
 {
     struct place p;
@@ -204,6 +224,7 @@ int main(void)
         cmocka_unit_test(of_what_is_here_in_part_only_the_rest_comes),
         cmocka_unit_test(two_whole_ones_give_a_part_each),
         cmocka_unit_test(without_a_whole_one_each_gives_what_it_has_and_the_hub_the_rest),
+        cmocka_unit_test(what_two_want_of_the_hub_leaves_it_once),
         cmocka_unit_test(what_is_not_known_is_not_foreseen),
         cmocka_unit_test(nonsense_is_no_block),
     };
