@@ -82,10 +82,12 @@ static void print_shared(const json_t *plan)
     }
 }
 
-/* What has to come first, of a model with a name. */
-static void print_travel(const json_t *plan)
+/* What has to come first, of a model with a name; of a job that runs or is over, it has come. */
+static void print_travel(const json_t *job)
 {
-    const json_t *travel = json_object_get(plan, "travel");
+    const char *state = field_text(job, "state", "planned");
+    const bool is_to_come = !strcmp(state, "planned");
+    const json_t *travel = is_to_come ? json_object_get(json_object_get(job, "plan"), "travel") : NULL;
     char text[800];
     for (size_t r = 0; r < json_array_size(json_object_get(travel, "ranks")); r++)
         if (travel_rank_text(text, sizeof text, travel, r))
@@ -110,7 +112,7 @@ void ctl_print_plan(const json_t *job)
                field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);
     print_shared(plan);
-    print_travel(plan);
+    print_travel(job);
     forecast_print(plan);
     speed_print(plan);
 }

@@ -36,6 +36,8 @@ say 'the job says so too, and brings just that'
 plan generate >/dev/null 2>"$work/err" || fail "generate: $(cat "$work/err")"
 on 1 log 1 >"$work/log" || fail 'log'
 holds 'the log' "$work/log" 'MiB must travel, '
+on 1 job 1 >"$work/job" || fail 'job'
+! grep -q ' lacks ' "$work/job" || fail "what has come is said to lack: $(cat "$work/job")"
 on 1 --json job 1 >"$work/job.json"
 for rank in 1 2; do
     node=$(jq -r ".plan.nodes[$rank]" "$work/job.json")
