@@ -124,6 +124,8 @@ struct attn_dims {
     size_t v_stride;  /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
     size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
                          alone */
+    size_t window;    /* a query sees so many keys: its own and those right before it; 0: all before it */
+    const float *sinks; /* [heads] or NULL: a score of each head that joins the softmax, and has no value */
 };
 /* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o
  * [T, heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
@@ -133,6 +135,9 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
 void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
                      const float *lse, const float *q, const float *k, const float *v, struct seqs seqs,
                      struct attn_dims dims);
+/* With sinks: dsink [T, heads], what each query adds to their gradients. */
+void attn_sinks_backward(struct num *num, float *dsink, const float *d_o, const float *o, const float *lse,
+                         size_t tokens, struct attn_dims dims);
 /* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head]
  * and v [len, kv_heads·value] lie in the cache. */
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
