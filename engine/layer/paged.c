@@ -234,7 +234,8 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
         const float *v = values_of(t, c, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
         for (size_t next; i < t->span->n; i = next) {
             const struct paged_seen own = seen(t, i, k0 + c, n);
-            for (next = i + 1; next < t->span->n && sees_alike(own, seen(t, next, k0 + c, n)); next++) {}
+            for (next = i + 1; next < t->span->n && sees_alike(own, seen(t, next, k0 + c, n)); next++) {
+            }
             tile_values(t, v + own.from * apart, apart, i, next, c + own.from, own.end - own.from);
         }
     }

@@ -92,7 +92,7 @@ static void run_norm(struct bench *b)
 
 static void run_swiglu(struct bench *b)
 {
-    swiglu_forward(b->num, b->y, b->x, b->x, b->n * b->cols);
+    glu_forward(b->num, b->y, b->x, b->x, (struct glu){0}, b->n * b->cols);
 }
 
 static void run_dropout(struct bench *b)
