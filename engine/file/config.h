@@ -18,8 +18,8 @@
 
 enum { CONFIG_MAX_EOS = 8 };
 
-/* ROPE_LONG: each frequency is divided by a factor of its own, one of two, by the length of the text
- * (longrope). */
+/* ROPE_LONG: each frequency is divided by a factor of its own, one of two, by the length of the
+ * text (longrope). */
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG };
 enum { CONFIG_MAX_LONG = 128 }; /* factors of ROPE_LONG */
 

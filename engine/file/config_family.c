@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns what the keys of a config.json mean to each family: a row for each, with what it assumes, the
- * parts it is made of, and a reader of keys of its own. Called by config.c while one config is
+ * Owns what the keys of a config.json mean to each family: a row for each, with what it assumes,
+ * the parts it is made of, and a reader of keys of its own. Called by config.c while one config is
  * parsed; pure, any thread. A further family is a row in `families`, see docs/FAMILIES.md. */
 #include "file/config_impl.h"
 

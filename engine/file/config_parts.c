@@ -175,7 +175,8 @@ void config_add_layer(struct config_layers *set, size_t layer)
     set->bits[layer / 64] |= UINT64_C(1) << layer % 64;
 }
 
-void config_read_kinds(struct config_reader *r, struct config *c, bool (*is_windowed)(const struct config *c, size_t layer))
+void config_read_kinds(struct config_reader *r, struct config *c,
+                       bool (*is_windowed)(const struct config *c, size_t layer))
 {
     const json_t *list = config_lookup(r->root, "layer_types");
     if (list && json_array_size(list) != c->layers) {
@@ -186,7 +187,8 @@ void config_read_kinds(struct config_reader *r, struct config *c, bool (*is_wind
         const char *kind = json_string_value(json_array_get(list, l));
         const bool windowed = list ? kind && !strcmp(kind, "sliding_attention") : is_windowed(c, l);
         if (list && !windowed && (!kind || strcmp(kind, "full_attention") != 0)) {
-            config_complain(r, "layer_types: \"%s\" is not supported (full_attention and sliding_attention are)",
+            config_complain(r,
+                            "layer_types: \"%s\" is not supported (full_attention and sliding_attention are)",
                             kind ? input_quote(kind).text : "");
             return;
         }

@@ -115,8 +115,8 @@ int rope_extend(struct rope *rope, const double *inv_freq, size_t positions, dou
 void rope_scale_row(struct rope *rope, size_t row, double factor);
 void rope_done(struct rope *rope);
 /* In place on the first `width` elements of each of x [T, heads, head]; token t is rotated by row
- * pos[t] (< rope.positions), its position where there are no rows behind. `inverse` rotates back: since the rotation is orthogonal but for mscale, that
- * is the backward pass. */
+ * pos[t] (< rope.positions), its position where there are no rows behind. `inverse` rotates back:
+ * since the rotation is orthogonal but for mscale, that is the backward pass. */
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
                 size_t heads, size_t head, bool inverse);
 
@@ -148,7 +148,7 @@ void attn_sinks_backward(struct num *num, float *dsink, const float *d_o, const 
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims);
 
-/* --- the activation of a gated MLP: y = act(g, u), see num/glu.h ------------------------------- */
+/* --- the activation of a gated MLP: y = act(g, u), see num/glu.h ------------------------------ */
 void glu_forward(struct num *num, float *y, const float *g, const float *u, struct glu glu, size_t n);
 /* dg, du may alias g, u when those are no longer needed; dg may alias dy. */
 void glu_backward_x(struct num *num, float *dg, float *du, const float *dy, const float *g, const float *u,

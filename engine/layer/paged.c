@@ -117,7 +117,7 @@ static void tile_begin(struct paged_tile *t, float *lane, const float *q)
         attn_softmax_begin(&t->max[r], &t->sum[r], t->dims, t->first + r % t->heads);
 }
 
-/* Which of nk keys from position k0 on query i sees: those from `from` on, none where it is `end`. */
+/* Which of nk keys from position k0 on query i sees: from … end−1. */
 struct paged_seen {
     size_t from, end;
 };

@@ -238,7 +238,7 @@ void block_backward_x(const struct block_ctx *of_all, float *dx, struct block_dy
     b->mlp->backward_x(&ctx, d->dh2, &d->mlp, da, &s->mlp, &mlp, &work->mlp);
     input_back(&ctx, d->dx2, d->dh2, dy, s->rstd[NORM_BEFORE_MLP], s->x2, b, NORM_BEFORE_MLP);
 
-    /* in the forward pass: x2 = x + norm(attention(norm(x))); the lowest trained layer needs no dx */
+    /* in the forward pass: x2 = x + norm(attention(norm(x))); the lowest layer wants no dx */
     da = output_back(&ctx, d->da[0], d->dx2, s->rstd[NORM_AFTER_ATTENTION], s->out[0], b,
                      NORM_AFTER_ATTENTION);
     b->attention->backward_x(&ctx, dx ? d->dh1 : NULL, &d->attention, da, &s->attention, &attention,

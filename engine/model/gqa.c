@@ -172,12 +172,12 @@ static void rotate(const struct block_ctx *ctx, float *q, float *k, bool inverse
 }
 
 /* Where the linears' outputs go, xa by linear; qkv: scratch of the fused one. */
-struct projected {
+struct gqa_projected {
     float *q, *k, *v, *qkv;
     float *const *xa;
 };
 
-static void project(const struct block_ctx *ctx, const struct projected *to, const float *h,
+static void project(const struct block_ctx *ctx, const struct gqa_projected *to, const float *h,
                     const struct unit_weights *w)
 {
     const struct config *c = ctx->config;
@@ -220,7 +220,7 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *sav
     const struct config *c = ctx->config;
     const size_t t = ctx->tokens, out = out_at(c);
     float *q = c->qk_norm ? saved->gqa.q0 : saved->gqa.q, *k = c->qk_norm ? saved->gqa.k0 : saved->gqa.k;
-    project(ctx, &(struct projected){q, k, saved->gqa.v, work->gqa.qkv, saved->gqa.xa}, h, w);
+    project(ctx, &(struct gqa_projected){q, k, saved->gqa.v, work->gqa.qkv, saved->gqa.xa}, h, w);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, saved->gqa.q, saved->gqa.rstd_q, q, w->vec[q_norm_at(c)],
                         norm_dims(ctx, c->heads));
@@ -283,7 +283,7 @@ static void project_rows(const struct block_ctx *ctx, float *q, float *k, float 
 {
     const struct config *c = ctx->config;
     float *const xa[LINEARS] = {work->gqa.xa, work->gqa.xa, work->gqa.xa, work->gqa.xa};
-    project(ctx, &(struct projected){q, k, v, work->gqa.qkv, xa}, h, w);
+    project(ctx, &(struct gqa_projected){q, k, v, work->gqa.qkv, xa}, h, w);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, q, work->gqa.rstd, q, w->vec[q_norm_at(c)], norm_dims(ctx, c->heads));
         rmsnorm_forward(ctx->num, k, work->gqa.rstd, k, w->vec[k_norm_at(c)], norm_dims(ctx, c->kv_heads));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The dense MLP as a part of a block, y = down(act(gate(h), up(h))), and its pieces, which
- * experts use too. Gate and up may be one linear. Called by block.c and moe.c, on the computing thread. */
+ * experts use too. Gate and up may be one linear. Called by block.c and moe.c, on the computing
+ * thread. */
 #include "model/part.h"
 
 #include <stdio.h>

@@ -172,8 +172,8 @@ size_t part_max_rank(const struct part_layout *l, size_t first, size_t linears);
 
 /* --- computing -------------------------------------------------------------------------------- */
 
-/* Tables of rotation: of layers that see all, of those with a window, and of queries where these are
- * also multiplied by something. Those that a model has no need of are empty. */
+/* Tables of rotation: of layers that see all, of those with a window, and of queries where these
+ * are also multiplied by something. Those that a model has no need of are empty. */
 enum rope_table { ROPE_OF_ALL, ROPE_OF_WINDOW, ROPE_OF_QUERY, ROPE_TABLES };
 
 /* The same for every layer of a microbatch, but for what block.c sets. */
@@ -232,7 +232,7 @@ void part_pool_carve(struct paged_pool *ret, struct slab *slab, const struct par
                      size_t width);
 bool part_wants(const struct unit_grads *g, size_t first, size_t linears);
 
-/* --- mlp.c: three linears around an activation, also those of experts -------------------------- */
+/* --- mlp.c: three linears around an activation, also those of experts ------------------------- */
 enum { MLP_GATE, MLP_UP, MLP_DOWN, MLP_LINEARS };
 /* Where gate and up are one linear, only these. */
 enum { MLP_BOTH, MLP_FUSED_DOWN, MLP_FUSED };

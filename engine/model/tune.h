@@ -104,8 +104,8 @@ size_t tune_unit_elements(const struct tune *tune, const struct family *f, const
                           size_t unit);
 
 /* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices
- * normal(0, init_std), norms so that they multiply by one, biases zero. Drawn from the seed and the parameter's name, so
- * they do not depend on the split. */
+ * normal(0, init_std), norms so that they multiply by one, biases zero. Drawn from the seed and the
+ * parameter's name, so they do not depend on the split. */
 void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
 
 /* The lowest layer (0-based) that gets a gradient; config->layers if none does. */

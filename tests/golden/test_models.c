@@ -341,7 +341,7 @@ struct values {
 };
 
 /* AdamW divides a gradient by its own size, so where it is small beside the rest of its tensor its
- * rounding error (some 4e-6 of the largest) moves the value by more than the usual 1e-4 of a step. */
+ * rounding error (some 4e-6 of the largest) moves the value by more than a step's usual 1e-4. */
 static int check_values(void *arg, const struct param_def *def)
 {
     struct values *v = arg;

@@ -30,7 +30,7 @@ static const struct shape shapes[] = {
     {{10, 2, 16, 0.25f, 0, 0, 0, 0, NULL}, 1, {0, 90}}, /* and of groups that do not fill theirs */
     {{64, 1, 8, 0.35f, 0, 0, 0, 0, NULL}, 1, {0, 9}},   /* the largest group */
     {{2, 1, 1024, 0.03f, 0, 0, 0, 0, NULL}, 1, {0, 70}}, /* the widest head: tiles cut down to the scratch */
-    /* windows: narrower than a tile of keys, one key alone, wider than the sequence; with sinks or without */
+    /* narrower than a tile of keys, one key, wider than the sequence; some with sinks */
     {{4, 2, 8, 0.35f, 0, 0, 0, 5, NULL}, 3, {0, 3, 70, 300}},
     {{6, 2, 9, 0.3f, 0, 0, 0, 1, sinks}, 2, {0, 5, 140}},
     {{2, 2, 16, 0.25f, 0, 0, 0, 70, sinks}, 2, {0, 30, 431}},
