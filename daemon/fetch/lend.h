@@ -26,8 +26,8 @@ struct lend *lend_new(const struct lend_setup *setup);
 void lend_free(struct lend *l);
 /* 0: the taker wants no more. −ECANCELED; an error and a sentence. */
 int lend_run(struct lend *l, struct hub *hub, struct err *err);
-/* For who waits for the hub meanwhile: says to the taker that it is still there. False: the taker is
- * gone. owner: a struct lend. */
+/* For who waits for the hub meanwhile: says to the taker that it is still there. False: the taker
+ * is gone. owner: a struct lend. */
 bool lend_tick(void *owner);
 /* A sentence to the taker, once nothing follows. */
 void lend_say_gone(struct carry_line *line, const char *why);

@@ -293,7 +293,9 @@ int manifest_open(int dir, const char *model)
     char path[MODELS_PATH];
     models_blocks_path(path, model);
     const int fd = openat(dir, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    return fd;
 }
 
 int manifest_note(int fd, const struct manifest *m, size_t list_n, uint32_t block)

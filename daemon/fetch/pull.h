@@ -36,9 +36,9 @@ int hub_pull_resolve(const struct hub_pull_setup *setup, const struct model_name
  * has come stays, for another time. */
 int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
 
-/* The same for who brings it in parts: which files it has. The list of its blocks is where that of a
- * model lies, with no hash of a block. A model that is here, or in the cache, is left or linked as
- * above, and nothing is said to be listed. */
+/* The same for who brings it in parts: which files it has. The list of its blocks is where that of
+ * a model lies, with no hash of a block. A model that is here, or in the cache, is left or linked
+ * as above, and nothing is said to be listed. */
 int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
 
 /* The files of `folder` get the name where they lie; its revision becomes the first MODEL_COMMIT

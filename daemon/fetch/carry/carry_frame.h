@@ -33,7 +33,7 @@ enum {
     CARRY_WANTS = 64 /* blocks that a taker may wait for at one giver, but for the hub */
 };
 
-/* What the other end of a lane is, as ringd says it: a node that gives, or takes, or asks the hub. */
+/* What the other end of a lane is, as ringd says it: one that gives, takes, or asks the hub. */
 enum { CARRY_RANK_SOURCE = 0, CARRY_RANK_TAKER = 1, CARRY_RANK_HUB = 2 };
 
 struct carry_frame {

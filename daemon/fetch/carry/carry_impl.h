@@ -91,8 +91,8 @@ void carry_take_frame(struct carry *c, struct carry_lane *l, const struct carry_
 void carry_give_frame(struct carry *c, struct carry_lane *l, const struct carry_frame *f);
 /* Something is under way from it, or can be asked of it, or it has not said what it has. */
 bool carry_take_may_get(const struct carry *c, const struct carry_lane *l);
-/* Until then (µs from now) the hub is not asked for what another node asks it for; UINT64_MAX: it is
- * already. */
+/* Until then (µs from now) the hub is not asked for what another node asks it for; UINT64_MAX: it
+ * is already. */
 uint64_t carry_take_patience(const struct carry *c);
 /* The lane goes. */
 void carry_take_let_go(struct carry *c, struct carry_lane *l);

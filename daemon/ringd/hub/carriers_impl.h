@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What carriers.c (models and nodes), carriers_give.c (who asks for one) and carrier_hub.c (the hub as a
- * source) share. Loop thread. */
+ * What carriers.c (models and nodes), carriers_give.c (who asks for one) and carrier_hub.c (the
+ * hub as a source) share. Loop thread. */
 #ifndef DAEMON_CARRIERS_IMPL_H
 #define DAEMON_CARRIERS_IMPL_H
 
@@ -51,8 +51,8 @@ struct carry_hub {
     char why[500];           /* the last reason that it gives nothing */
 };
 
-/* A node at the other end; one that gives and takes is there twice, and once more if it asks the hub
- * for this one, or the other way round. */
+/* A node at the other end; one that gives and takes is there twice, and once more if it asks the
+ * hub for this one, or the other way round. */
 struct carry_node {
     struct carrier *c;   /* borrowed: owner; NULL = this place is free */
     struct lanes *lanes; /* owned */
@@ -101,7 +101,7 @@ struct carry_node *carrier_add_node(struct carrier *c, const uint8_t id[16], boo
 /* Where no cable leads there, who takes asks for a way through other nodes. */
 void carrier_connect(struct carry_node *n);
 
-/* carrier_hub.c. It is time to ask the hub: all nodes that are to give something have had a word. */
+/* carrier_hub.c. It is time to ask the hub: all nodes that are to give have had a word. */
 bool carrier_hub_is_due(const struct carrier *c);
 /* c->fetch runs. */
 void carrier_hub_start(struct carrier *c);

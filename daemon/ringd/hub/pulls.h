@@ -34,8 +34,8 @@ struct pulls_setup { /* the pointers are borrowed */
 struct pulls *pulls_new(const struct pulls_setup *setup);
 void pulls_free(struct pulls *p);
 
-/* what: "pull", "outline" (what a plan is made of, from the hub) or "verify". One of the name that is
- * under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
+/* what: "pull", "outline" (what a plan is made of, from the hub) or "verify". One of the name that
+ * is under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
  * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
 /* The folder's files get the name, which has no revision. Its row is that of a pull. −EBUSY: one of

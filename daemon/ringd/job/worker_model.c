@@ -23,8 +23,7 @@ void worker_hear_lacks(struct worker *w, const json_t *event)
         !w->setup.bring)
         return;
     snprintf(w->lacks, sizeof w->lacks, "%s", model);
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "parts of %s that its stage needs are taken from other nodes",
-              model);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "parts of %s that its stage needs are brought here", model);
     w->setup.bring(w->setup.owner, model, blocks, w->rank ? w->holders : NULL, w->parts);
 }
 

@@ -24,8 +24,8 @@ void share_want_done(struct share_want *w);
 bool share_wants(void *want, const char *name); /* a tensor of that name */
 bool share_wants_lower(void *want, const char *name);
 
-/* Which tensors are wanted; want: NULL: all are. lower: those that a rank before this one wants; NULL:
- * none. */
+/* Which tensors are wanted; want: NULL: all are. lower: those that a rank before this one wants;
+ * NULL: none. */
 struct share_ask {
     bool (*want)(void *arg, const char *name), (*lower)(void *arg, const char *name);
     void *arg;
@@ -33,8 +33,8 @@ struct share_ask {
 
 /* The blocks of 4 MiB that tensors touch which are wanted and away, each once: a list of [file,
  * first block, the one after the last], by file and block; with a true behind it where tensors of
- * ranks before touch them too: those ask the hub for them. heads: of st_open_heads. Pure. The caller
- * owns it. */
+ * ranks before touch them too: those ask the hub for them. heads: of st_open_heads. Pure. The
+ * caller owns it. */
 json_t *share_blocks(const struct st *heads, const struct share_ask *ask);
 /* All that wanted tensors touch, wherever it is; want: NULL: all are. */
 json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A hub of models on 127.0.0.1, and a second port to which it sends for weights. Serves the files
- * of DIR/files under any name, and DIR/listing as what it says of the model. Misbehaves as files in
- * DIR say. Once each, and then gone: busy (503), expired (the second port refuses a link), and,
+ * of DIR/files under any name, and DIR/listing as what it says of the model. Misbehaves as files
+ * in DIR say. Once each, and then gone: busy (503), expired (the second port refuses a link), and,
  * with a number of bytes in them, reset and stall (an answer breaks off there, or stands still).
- * For as long as they are there: wrong (a byte of weights is another), long (a file is said to have a
- * byte more), gated (403), rate (so many bytes of weights a second leave, all answers together). Prints the two
- * ports, then a line for each request: hub|cdn METHOD PATH FROM BYTES token|open. usage: hub DIR [PORT PORT] */
+ * For as long as they are there: wrong (a byte of weights is another), long (a file is said to
+ * have a byte more), gated (403), rate (so many bytes of weights a second leave, all answers
+ * together). Prints the two ports, then a line for each request: hub|cdn METHOD PATH FROM BYTES
+ * token|open. usage: hub DIR [PORT PORT] */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
