@@ -6,6 +6,7 @@ import { h, show } from './dom.js';
 import { changed, detail, say, servingJobs, state } from './live.js';
 import { stages } from './job.js';
 import { figure, isOver } from './jobs.js';
+import { travelOf } from './models.js';
 import { number, percent, plural, span } from './words.js';
 
 const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
@@ -14,7 +15,7 @@ const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 
 // name, label, kind, default, hint
 const first = [
-    ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
+    ['model', 'Model', 'model', '', 'a Hugging Face directory on this node, or ORG/NAME, which then comes to each node'],
     ['data', 'Data', 'path', '', 'texts, prompts or conversations as JSON lines, or a directory with train.jsonl'],
     ['adapter_out', 'Result', 'path', '', 'where the adapter goes'],
     ['iters', 'Steps', 'number', 200, ''],
@@ -47,7 +48,7 @@ const more = [
 ];
 
 const serving = [
-    ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
+    ['model', 'Model', 'model', '', 'a Hugging Face directory on this node, or ORG/NAME, which then comes to each node'],
     ['name', 'Name', 'text', '', 'as clients call it; empty: the last part of its path'],
 ];
 const servingMore = [
@@ -60,14 +61,20 @@ const servingMore = [
     ['compute', 'Products', ['f32', 'bf16', 'int8'], 'f32', ''],
 ];
 
+const typed = { // kinds that are texts of a form of their own: pattern, placeholder, what a browser says of another one
+    path: ['/.*', '/…', 'an absolute path'],
+    model: ['/.*|[^\\/@\\s]+/[^\\/\\s]+', '/… or ORG/NAME', 'an absolute path, or the name of a model: ORG/NAME'],
+};
+
 function field([name, label, kind, def, hint], kept, prefix) {
     const id = `${prefix}-${name}`, value = kept[name] ?? def, needed = ['model', 'data', 'adapter_out'].includes(name);
+    const [pattern, example, title] = typed[kind] || [];
     const input = Array.isArray(kind) ? h('select', { id, name }, kind.map(k => h('option', { value: k, selected: k === value }, k))) :
         h('input', { id, name, type: kind === 'number' ? 'number' : 'text', value, step: kind === 'number' ? 'any' : null, min: kind === 'number' ? 0 : null,
-            required: needed, pattern: kind === 'path' ? '/.*' : null, placeholder: kind === 'path' ? '/…' : null, spellcheck: 'false', autocapitalize: 'off',
-            'aria-describedby': hint ? `${id}-hint` : null, title: kind === 'path' ? 'an absolute path' : null });
+            required: needed, pattern, placeholder: example, spellcheck: 'false', autocapitalize: 'off',
+            'aria-describedby': hint ? `${id}-hint` : null, title });
     const list = name === 'model' && h('select', { id: `${id}-list`, 'aria-label': `${label}: those this node knows`, hidden: true, 'data-fills': id });
-    return h('div', { class: `field ${kind === 'path' ? 'path' : ''}` }, h('label', { for: id }, label), list, input, hint && h('p', { class: 'hint', id: `${id}-hint` }, hint));
+    return h('div', { class: `field ${pattern ? 'path' : ''}` }, h('label', { for: id }, label), list, input, hint && h('p', { class: 'hint', id: `${id}-hint` }, hint));
 }
 
 function specOf(form, table) {
@@ -83,10 +90,11 @@ function specOf(form, table) {
 
 /** The models this node knows stand in a list; a path is typed only for another one. */
 async function nameModels(input, list) {
-    const answer = await get('v1/model-paths').catch(() => null), models = answer?.models || [];
+    const [paths, store] = await Promise.all(['v1/model-paths', 'v1/store'].map(path => get(path).catch(() => null)));
+    const models = [...paths?.models || [], ...(store?.models || []).filter(m => m.named).map(m => ({ name: m.model.split('@')[0], path: m.model }))];
     if (!models.length)
         return;
-    const place = path => path.slice(0, path.lastIndexOf('/')) || '/';
+    const place = path => path.startsWith('/') ? path.slice(0, path.lastIndexOf('/')) || '/' : `commit ${path.split('@')[1].slice(0, 10)}`;
     const served = path => servingJobs().find(job => job.model === path);
     list.replaceChildren(...models.map(m => h('option', { value: m.path }, `${m.name} (${place(m.path)})${served(m.path) ? `, served as ${served(m.path).serves}` : ''}`)), h('option', { value: '' }, 'another directory …'));
     const known = models.some(m => m.path === input.value);
@@ -175,14 +183,29 @@ async function start(form, type) {
     }
 }
 
-const PLAN_MS = 1000000; // a large data set is read; the node gives up sooner, and says so
+const STILL_MS = 60000, PLAN_MS = 1000000; // a large data set is read; the node gives up sooner, and says so
+
+/** Of a model that is on its way to the nodes this node says what it waits for: it is asked as long as that changes, and a minute longer. */
+async function planned(place, request) {
+    for (let last = '', since = Date.now();;) {
+        const made = await change('POST', 'v1/plan', request, PLAN_MS), why = made?.waits_for;
+        if (!why)
+            return made;
+        if (why !== last)
+            since = Date.now();
+        if (Date.now() - since > STILL_MS)
+            throw new Error(`No plan can be made yet: ${why}`);
+        last = why;
+        show(place, h('p', { class: 'empty' }, `${why}…`));
+    }
+}
 
 async function showPlan(form, type) {
     const place = document.getElementById(`${type}-plan`), buttons = form.querySelectorAll('button');
     show(place, h('p', { class: 'empty' }, type === 'train' ? 'The node reads model and data…' : 'The node reads the model…'));
     buttons.forEach(b => b.disabled = true);
     try {
-        const made = await change('POST', 'v1/plan', { type, spec: specToSend(form, type) }, PLAN_MS);
+        const made = await planned(place, { type, spec: specToSend(form, type) });
         show(place, made && planOf(made));
     } catch (e) {
         show(place);
@@ -206,13 +229,13 @@ function predicted({ forecast, speed }) {
 function planOf({ steps, plan, lines }) {
     return h('div', { class: 'plan' }, h('h2', null, `The plan: ${steps ? `${plural(steps, 'step')} on ` : ''}${plural(plan.nodes.length, 'node')}`),
         h('p', { class: 'hint' }, `${plan.schedule ? `Schedule ${plan.schedule}, ` : ''}${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
-        predicted(plan), stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
+        predicted(plan), travelOf(plan), stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
 }
 
 /* --- generating --- */
 
 const generating = [
-    ['model', 'Model', 'path', '', ''],
+    ['model', 'Model', 'model', '', ''],
     ['adapter', 'Adapter', 'path', '', 'what a training job left, if it is to be used'],
     ['max_tokens', 'Tokens at most', 'number', 64, ''],
     ['temperature', 'Temperature', 'number', 0, '0: the likeliest each time'],

@@ -13,7 +13,9 @@ export const state = {
     heard: 0,        // when the node last answered anything, in ms
     trouble: '',     // why it does not
     rates: new Map(), // port → {tx, rx} in Mb/s
-    serving: new Map() // name of a job that serves → what it says of itself, and its plan
+    serving: new Map(), // name of a job that serves → what it says of itself, and its plan
+    store: null,        // the models of this node, and who holds them; asked for while their page is open
+    storeTrouble: ''    // why that is not known
 };
 
 /** name of a job → {job, steps, valid, samples, lines, timeline, text, error}; made when first asked for. */
@@ -68,6 +70,40 @@ async function askServing() {
     }));
 }
 
+/* --- models by their names --- */
+
+const STORE_MS = 10000; // all nodes are asked
+let storeWanted = false, storeBusy = false, storeAt = 0, storeSoon = 0;
+
+async function loadStore() {
+    if (storeBusy || !storeWanted)
+        return;
+    storeBusy = true;
+    storeAt = Date.now();
+    try {
+        state.store = await get('v1/store');
+        state.storeTrouble = '';
+    } catch (e) {
+        state.storeTrouble = e.message;
+    }
+    storeBusy = false;
+    changed();
+}
+
+/** Their page is open, or no more. */
+export function watchStore(wanted) {
+    const opens = wanted && !storeWanted;
+    storeWanted = wanted;
+    if (opens)
+        loadStore();
+}
+
+/** Somebody has changed them, or what they are used for: several changes make one question. */
+export function storeChanged() {
+    clearTimeout(storeSoon);
+    storeSoon = setTimeout(loadStore, 300);
+}
+
 /* --- figures --- */
 
 function countPorts() {
@@ -83,6 +119,8 @@ function countPorts() {
 }
 
 async function refresh() {
+    if (Date.now() - storeAt > STORE_MS)
+        loadStore();
     try {
         const [status, nodes, links, ports] = await Promise.all([...['v1/status', 'v1/nodes', 'v1/links', 'v1/ports'].map(get), askServing()]);
         tellChanges(nodes.nodes);
@@ -245,7 +283,17 @@ function speaker(data) {
 }
 
 const handlers = {
-    node: refreshSoon,
+    node() {
+        refreshSoon();
+        storeChanged();
+    },
+    pull(data) {
+        const known = state.store?.models.find(m => m.model === data.model || m.pull?.number === data.number);
+        if (known)
+            known.pull = data;
+        if (!known || !['waiting', 'pulling', 'verifying'].includes(data.state))
+            storeChanged();
+    },
     job(job) {
         const id = job.name, before = state.jobs?.get(id);
         state.jobs?.set(id, job);
@@ -266,6 +314,7 @@ const handlers = {
         if (details.has(job.name))
             load(job.name);
         refreshSoon();
+        storeChanged();
     },
     step(data) {
         const id = speaker(data), job = state.jobs?.get(id), d = details.get(id);

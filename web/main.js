@@ -8,7 +8,8 @@ import { drawGenerate, drawNew } from './forms.js';
 import { drawJob, leaveJob, recolor, resetZoom, setView } from './job.js';
 import { jobList } from './jobs.js';
 import { drawHistory, leaveHistory, recolorHistory, setNode, setRange } from './history.js';
-import { changed, jobPath, onChange, running, say, start, state } from './live.js';
+import { changed, jobPath, onChange, running, say, start, state, storeChanged } from './live.js';
+import { drawModels, leaveModels } from './models.js';
 import { cableTable, drawRing } from './ring.js';
 import { servingPanel } from './serving.js';
 import { age } from './words.js';
@@ -78,7 +79,7 @@ function aloneWords() {
 /* --- which page --- */
 
 function draw() {
-    const route = location.hash.slice(2).split('/'), name = ['job', 'chat', 'new', 'generate', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
+    const route = location.hash.slice(2).split('/'), name = ['job', 'chat', 'new', 'generate', 'models', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
     drawTop();
     for (const section of by('main').querySelectorAll('section'))
         section.hidden = section.id !== name;
@@ -92,6 +93,10 @@ function draw() {
         drawHistory(by('history'));
     else
         leaveHistory(by('history'));
+    if (name === 'models')
+        drawModels(by('models'));
+    else
+        leaveModels();
     if (name === 'home')
         drawHome(by('home'));
     if (name === 'chat')
@@ -112,9 +117,9 @@ function draw() {
 
 /* --- clicks --- */
 
-async function command(method, path, said) {
+async function command(method, path, said, body = {}) {
     try {
-        if (await change(method, path, method === 'POST' ? {} : undefined)) // a POST is JSON, or the node refuses it
+        if (await change(method, path, method === 'POST' ? body : undefined)) // a POST is JSON, or the node refuses it
             say(said);
         notice = '';
     } catch (e) {
@@ -123,7 +128,15 @@ async function command(method, path, said) {
     changed();
 }
 
+async function withModel(what, model, said) {
+    await command('POST', 'v1/store', said, { do: what, model });
+    storeChanged();
+}
+
 const actions = {
+    'pin-model': ({ id }) => withModel('pin', id, `${id} stays.`),
+    'unpin-model': ({ id }) => withModel('unpin', id, `${id} may go when its room is needed.`),
+    'stop-model': ({ id }) => withModel('stop', id, `${id} is not pulled any more.`),
     cancel: ({ id }) => command('DELETE', jobPath(id), `Job ${id} is being cancelled.`),
     pause: ({ id }) => command('POST', jobPath(id, 'pause'), `Job ${id} stops after its next step.`),
     continue: ({ id }) => command('POST', jobPath(id, 'continue'), `Job ${id} goes on when its turn comes.`),

@@ -124,6 +124,9 @@ static const struct field plan_fields[] = {
     {"shared", FIELD_LIST, JOB_PLAN_SHOWN, BY_HAND, .items = "object",
      .doc = "by rank: `bytes` that the stages of other `jobs` on the node had mapped already when it was "
             "planned; missing: none had"},
+    {"travel", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
+     .doc = "of a model with a name: what has to come to its nodes first, and how long that takes "
+            "(docs/API.md); missing: nothing has"},
     {"forecast", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
      .doc = "of a training job: how long a step takes (docs/API.md)"},
     {"speed", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,

@@ -61,6 +61,7 @@ struct ctl_command {
 int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);
 int ctl_merge_main(struct ctl *ctl);
+int ctl_convert_main(struct ctl *ctl);
 int ctl_data_main(struct ctl *ctl);
 int ctl_tokenize_main(struct ctl *ctl);
 int ctl_detokenize_main(struct ctl *ctl);
@@ -112,12 +113,12 @@ int ctl_models_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[], ctl_key_options[], ctl_dashboard_options[];
 extern const struct opt_def ctl_tokenize_options[], ctl_detokenize_options[], ctl_render_options[];
-extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[],
-    ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[], ctl_train_options[],
-    ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_serve_options[],
+extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_convert_options[],
+    ctl_data_options[], ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[],
+    ctl_train_options[], ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_serve_options[],
     ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[], ctl_link_options[],
     ctl_trace_options[], ctl_gantt_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[],
-    ctl_drain_options[], ctl_adopt_options[];
+    ctl_drain_options[], ctl_adopt_options[], ctl_models_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -171,8 +171,9 @@ static void print_machine(const json_t *bench)
     struct table *t = table_new("WEIGHTS\tMANY ROWS\tONE ROW");
     size_t i;
     json_t *p;
-    printf("threads %.0f, kernels %s; reading memory %.1f GB/s\n\n", field_number(bench, "threads"),
-           field_text(bench, "kernels", "?"), field_number(bench, "read_gbs"));
+    printf("threads %.0f, kernels %s, for --compute bf16 %s; reading memory %.1f GB/s\n\n",
+           field_number(bench, "threads"), field_text(bench, "kernels", "?"),
+           field_text(bench, "kernels_bf16", "?"), field_number(bench, "read_gbs"));
     json_array_foreach (json_object_get(bench, "products"), i, p)
         table_add(t, "%s\t%.1f GFLOP/s\t%.1f GB/s", field_text(p, "weights", "?"), field_number(p, "gflops"),
                   field_number(p, "row_gbs"));

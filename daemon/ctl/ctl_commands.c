@@ -41,6 +41,9 @@ static const struct ctl_command commands[] = {
      .options = NULL, .leads = true, .words = "train generate score serve"},
     {"merge", "--model DIR --adapter DIR --out DIR [--dtype TYPE]", "merge an adapter into its model",
      ctl_merge_main, .options = ctl_merge_options},
+    {"convert", "--model DIR --out DIR [--dtype TYPE | -q [--q-bits N] [--q-group-size N]]",
+     "write a model in another form: of another type, quantized, or out of a GGUF file", ctl_convert_main,
+     .options = ctl_convert_options},
     {"data", "check --model DIR --data FILE|DIR [OPTIONS]",
      "show which tokens of a data set training would learn", ctl_data_main, .options = ctl_data_options,
      .spec = JOB_SPEC_OF_DATA, .words = "check"},
@@ -63,9 +66,10 @@ static const struct ctl_command commands[] = {
 
     {"pull", "ORG/NAME[@REVISION]", "bring a model from a hub to this node, or go on with that",
      ctl_pull_main, .group = "Models"},
-    {"models", "(list | show MODEL | remove MODEL | pin MODEL | unpin MODEL | verify MODEL)",
-     "the models of this node that have a name", ctl_models_main,
-     .words = "list show remove pin unpin verify"},
+    {"models",
+     "(list | show MODEL | remove MODEL | pin MODEL | unpin MODEL | verify MODEL | add DIR --name ORG/NAME)",
+     "the models of this node that have a name", ctl_models_main, .options = ctl_models_options,
+     .words = "list show remove pin unpin verify add"},
 
     {"jobs", "[--all]", "list the jobs of all nodes: waiting, running and recently ended", ctl_jobs_main,
      .options = ctl_jobs_options, .group = "Jobs"},

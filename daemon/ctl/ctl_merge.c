@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl merge: an adapter put into its model, here and now, by a ringd-stage that is started for
- * it: files are read and written as the user who asks, and no daemon is needed. */
+ * ringctl merge and convert: a model written anew, here and now, by a ringd-stage that is started
+ * for it: files are read and written as the user who asks, and no daemon is needed. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/common/conf.h"
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_path.h"
 
 const struct opt_def ctl_merge_options[] = {
     {.name = "model",
@@ -29,23 +31,122 @@ const struct opt_def ctl_merge_options[] = {
     {.name = NULL},
 };
 
+const struct opt_def ctl_convert_options[] = {
+    {.name = "model",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .help = "model, as a directory of Hugging Face or mlx-lm, or a GGUF file",
+     .required = true},
+    {.name = "out",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .help = "write the model to this directory, which must be new or empty",
+     .required = true},
+    {.name = "dtype",
+     .type = OPT_CHOICE,
+     .placeholder = "f32|f16|bf16",
+     .help = "store all weights in this type (default: each weight keeps its type, FP8 becomes bf16, and "
+             "quantized weights take the type that config.json names)"},
+    {.name = "quantize",
+     .short_name = 'q',
+     .type = OPT_FLAG,
+     .help = "quantize the matrices, as mlx-lm does"},
+    {.name = "q-bits",
+     .type = OPT_CHOICE,
+     .placeholder = "2|3|4|5|6|8",
+     .def = "4",
+     .help = "with --quantize: bits of a weight; products with 4 and 8 bits are the fastest"},
+    {.name = "q-group-size",
+     .type = OPT_CHOICE,
+     .placeholder = "32|64|128",
+     .def = "64",
+     .help = "with --quantize: weights that share a scale and a bias"},
+    {.name = "max-shard-size",
+     .type = OPT_STRING,
+     .placeholder = "SIZE",
+     .def = "5G",
+     .help = "begin another file of weights when one would grow larger than this, such as 5G or 900M"},
+    {.name = NULL},
+};
+
+static int check_model(const struct ctl *ctl, const char *model)
+{
+    return ctl_model_is_name(model)
+               ? ctl_usage(ctl,
+                           "--model %s is not here as a path, and names on a hub are not looked up: give a "
+                           "directory or a GGUF file; pulled models lie in the daemon's --models-dir",
+                           model)
+               : CTL_OK;
+}
+
+static int become_stage(char **argv)
+{
+    argv[0] = conf_default_stage();
+    execv(argv[0], argv);
+    const int rc =
+        ctl_fail(CTL_FAILED, "%s, which writes models, cannot be run: %s", argv[0], strerror(errno));
+    free(argv[0]);
+    return rc;
+}
+
 int ctl_merge_main(struct ctl *ctl)
 {
-    const char *dtype = opts_str(ctl->opts, "dtype");
+    const char *model = opts_str(ctl->opts, "model"), *dtype = opts_str(ctl->opts, "dtype");
     int rc = ctl_no_args(ctl);
+    if (!rc)
+        rc = check_model(ctl, model);
     if (rc)
         return rc;
-    char *stage = conf_default_stage();
-    char *argv[] = {stage,
+    char *argv[] = {NULL,
                     (char *)"merge",
-                    (char *)opts_str(ctl->opts, "model"),
+                    (char *)model,
                     (char *)opts_str(ctl->opts, "adapter"),
                     (char *)opts_str(ctl->opts, "out"),
                     (char *)(dtype ? dtype : "stored"),
                     (char *)(ctl->json ? "json" : "text"),
                     NULL};
-    execv(stage, argv);
-    rc = ctl_fail(CTL_FAILED, "%s, which merges, cannot be run: %s", stage, strerror(errno));
-    free(stage);
-    return rc;
+    return become_stage(argv);
+}
+
+static int check_quantize(const struct ctl *ctl)
+{
+    static const char *const of_quantize[] = {"q-bits", "q-group-size"};
+    const bool quantizes = opts_flag(ctl->opts, "quantize");
+    for (size_t i = 0; i < sizeof of_quantize / sizeof *of_quantize; i++)
+        if (opts_is_set(ctl->opts, of_quantize[i]) && !quantizes)
+            return ctl_usage(ctl, "--%s goes with --quantize", of_quantize[i]);
+    return quantizes && opts_is_set(ctl->opts, "dtype")
+               ? ctl_usage(ctl,
+                           "--dtype does not go with --quantize: matrices become words of some bits, and "
+                           "all else keeps its type")
+               : CTL_OK;
+}
+
+int ctl_convert_main(struct ctl *ctl)
+{
+    const char *model = opts_str(ctl->opts, "model"), *dtype = opts_str(ctl->opts, "dtype");
+    char shard[24];
+    struct err err;
+    int rc = ctl_no_args(ctl);
+    if (!rc)
+        rc = check_model(ctl, model);
+    if (!rc)
+        rc = check_quantize(ctl);
+    if (rc)
+        return rc;
+    const uint64_t bytes = conf_size(ctl->opts, "max-shard-size", &err);
+    if (bytes == UINT64_MAX)
+        return ctl_usage(ctl, "%s", err.text);
+    snprintf(shard, sizeof shard, "%llu", (unsigned long long)(bytes ? bytes : 1));
+    char *argv[] = {NULL,
+                    (char *)"convert",
+                    (char *)model,
+                    (char *)opts_str(ctl->opts, "out"),
+                    (char *)(dtype ? dtype : "stored"),
+                    (char *)(opts_flag(ctl->opts, "quantize") ? opts_str(ctl->opts, "q-bits") : "0"),
+                    (char *)opts_str(ctl->opts, "q-group-size"),
+                    shard,
+                    (char *)(ctl->json ? "json" : "text"),
+                    NULL};
+    return become_stage(argv);
 }

@@ -4,6 +4,8 @@
 #include "daemon/ctl/ctl_plan.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 
 #include "daemon/ctl/ctl_forecast.h"
 #include "daemon/ctl/terminal/ctl_print.h"
@@ -11,6 +13,9 @@
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/common/layers_text.h"
+#include "daemon/common/model/travel_text.h"
+
+enum { STILL_S = 60 };
 
 static struct amount bytes_told(const json_t *value)
 {
@@ -77,6 +82,20 @@ static void print_shared(const json_t *plan)
     }
 }
 
+/* What has to come first, of a model with a name; of a job that runs or is over, it has come. */
+static void print_travel(const json_t *job)
+{
+    const char *state = field_text(job, "state", "planned");
+    const bool is_to_come = !strcmp(state, "planned");
+    const json_t *travel = is_to_come ? json_object_get(json_object_get(job, "plan"), "travel") : NULL;
+    char text[800];
+    for (size_t r = 0; r < json_array_size(json_object_get(travel, "ranks")); r++)
+        if (travel_rank_text(text, sizeof text, travel, r))
+            puts(text);
+    if (travel_total_text(text, sizeof text, travel))
+        puts(text);
+}
+
 void ctl_print_plan(const json_t *job)
 {
     const json_t *plan = json_object_get(job, "plan");
@@ -93,6 +112,7 @@ void ctl_print_plan(const json_t *job)
                field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);
     print_shared(plan);
+    print_travel(job);
     forecast_print(plan);
     speed_print(plan);
 }
@@ -120,12 +140,39 @@ bool ctl_plan_wanted(const struct ctl *ctl)
     return ctl->plans || opts_flag(ctl->opts, "dry-run");
 }
 
-int ctl_plan_ask(const struct ctl *ctl, enum job_type type, json_t *spec, const char *out)
+/* The daemon says what it waits for where the model is on its way: it is asked for as long as that
+ * changes, and a minute longer. */
+static int ask(const struct ctl *ctl, enum job_type type, json_t *spec, json_t **ret)
 {
     enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
+    char last[1000] = "";
+    time_t since = 0;
+    for (;;) {
+        json_t *answer = NULL;
+        const int rc = ctl_spec_send(ctl, "/v1/plan", type, json_incref(spec), WITHIN_S, &answer);
+        const char *why = field_text(answer, "waits_for", NULL);
+        if (rc || !why) {
+            *ret = answer;
+            return rc;
+        }
+        const time_t now = time(NULL);
+        if (strcmp(last, why) != 0) {
+            fprintf(stderr, "%s\n", why);
+            snprintf(last, sizeof last, "%s", why);
+            since = now;
+        }
+        json_decref(answer);
+        if (now - since >= STILL_S)
+            return ctl_fail(CTL_FAILED, "no plan can be made yet: %s", last);
+    }
+}
+
+int ctl_plan_ask(const struct ctl *ctl, enum job_type type, json_t *spec, const char *out)
+{
     json_t *answer = NULL, *line;
     size_t i;
-    int rc = ctl_spec_send(ctl, "/v1/plan", type, spec, WITHIN_S, &answer);
+    int rc = ask(ctl, type, spec, &answer);
+    json_decref(spec);
     if (rc)
         return rc;
     if (ctl->json) {

@@ -33,6 +33,7 @@ struct hub {
     CURL *easy;                /* owned */
     struct curl_slist *bearer; /* owned; NULL: there is no token, or it must not travel in the clear */
     bool has_answered;         /* with whatever status */
+    struct instant ticked;
 };
 
 /* One answer. */
@@ -129,7 +130,7 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *arg)
 static void prepare(const struct hub *h, const char *url, struct hub_answer *a, char why[CURL_ERROR_SIZE])
 {
     CURL *c = h->easy;
-    char range[32];
+    char range[64], end[24] = "";
     curl_easy_reset(c);
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -149,19 +150,27 @@ static void prepare(const struct hub *h, const char *url, struct hub_answer *a, 
     curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
     if (getenv("SSL_CERT_FILE"))
         curl_easy_setopt(c, CURLOPT_CAINFO, getenv("SSL_CERT_FILE"));
-    if (a->q->from) { /* libcurl's own way to resume refuses hosts that send the whole file */
-        snprintf(range, sizeof range, "%" PRIu64 "-", a->q->from);
+    if (a->q->to)
+        snprintf(end, sizeof end, "%" PRIu64, a->q->to - 1);
+    if (a->q->from || a->q->to) { /* libcurl's own way to resume refuses hosts that send the whole file */
+        snprintf(range, sizeof range, "%" PRIu64 "-%s", a->q->from, end);
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     }
     if (h->bearer && is_same_host(url, h->endpoint))
         curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->bearer);
 }
 
-/* True: ringd has said stop, or has ended. */
+/* True: ringd has said stop, or has ended, or nobody wants it any more. */
 static bool is_let_go(struct hub *h)
 {
     struct pollfd fd = {.fd = h->setup.watch, .events = POLLIN};
-    return h->setup.watch >= 0 && poll(&fd, 1, 0) > 0;
+    const struct instant now = clock_now();
+    if (h->setup.watch >= 0 && poll(&fd, 1, 0) > 0)
+        return true;
+    if (!h->setup.tick || clock_since_us(now, h->ticked) < POLL_MS * UINT64_C(1000))
+        return false;
+    h->ticked = now;
+    return !h->setup.tick(h->setup.owner);
 }
 
 /* −ECANCELED, or libcurl's code. */
@@ -268,8 +277,8 @@ int hub_wait(struct hub *h, struct hub_patience *p, const struct hub_headers *he
     const struct instant until = {clock_now().us + ms * 1000};
     for (struct instant now = clock_now(); now.us < until.us; now = clock_now()) {
         struct pollfd fd = {.fd = h->setup.watch, .events = POLLIN};
-        const uint64_t left = (until.us - now.us) / 1000 + 1;
-        if (poll(&fd, h->setup.watch >= 0, (int)left) > 0)
+        const uint64_t left = (until.us - now.us) / 1000 + 1, most = h->setup.tick ? POLL_MS : left;
+        if (poll(&fd, h->setup.watch >= 0, (int)(left < most ? left : most)) > 0 || is_let_go(h))
             return -ECANCELED;
     }
     return 0;

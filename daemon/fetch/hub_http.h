@@ -20,6 +20,9 @@ struct hub_setup {        /* all borrowed */
     const char *endpoint; /* "https://huggingface.co" */
     const char *token;    /* NULL: none */
     int watch;            /* readable: ringd has said stop, or has ended */
+    /* Each second while something is waited for, perhaps: false: nobody waits any more. Or NULL. */
+    bool (*tick)(void *owner);
+    void *owner;
 };
 /* −EINVAL and a sentence: that is no endpoint. */
 int hub_open(struct hub **ret, const struct hub_setup *setup, struct err *err);
@@ -29,6 +32,7 @@ struct hub_request {
     const char *path; /* behind the endpoint; begins with a slash */
     bool is_head;     /* stops where the hub itself has answered: what it says of a file counts */
     uint64_t from;    /* > 0: only what lies behind so many bytes */
+    uint64_t to;      /* > 0: and before that one */
     /* Of an answer 200 or 206; borrowed. begin: before its first byte, false ends the answer. */
     bool (*begin)(void *owner, const struct hub_headers *headers);
     bool (*take)(void *owner, const void *bytes, size_t n);

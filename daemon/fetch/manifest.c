@@ -2,9 +2,11 @@
 #include "daemon/fetch/manifest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/common/model/models_dir.h"
 #include "daemon/common/xalloc.h"
@@ -192,11 +194,44 @@ int manifest_decode(struct manifest **ret, const uint8_t *bytes, size_t n, struc
     return 0;
 }
 
-void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n)
+static void hash(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n)
 {
     struct digest *d = digest_new();
     digest_add(d, bytes, n);
     digest_end(d, ret);
+}
+
+void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n)
+{
+    struct buf_in in;
+    buf_in_init(&in, bytes, n);
+    const uint32_t length = buf_in_u32(&in);
+    const uint8_t *json = buf_in_view(&in, length);
+    hash(ret, in.bad ? bytes : json, in.bad ? n : length);
+}
+
+void manifest_list(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n)
+{
+    hash(ret, bytes, n);
+}
+
+bool manifest_knows(const struct manifest *m, uint32_t block)
+{
+    static const uint8_t unknown[DIGEST];
+    return memcmp(m->hashes[block], unknown, DIGEST) != 0;
+}
+
+bool manifest_knows_all(const struct manifest *m)
+{
+    for (uint32_t b = 0; b < m->blocks; b++)
+        if (!manifest_knows(m, b))
+            return false;
+    return true;
+}
+
+void manifest_forget(struct manifest *m)
+{
+    memset(m->hashes, 0, (size_t)m->blocks * DIGEST);
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -251,6 +286,23 @@ int manifest_load(int dir, const char *model, uint8_t **ret, size_t *ret_n, stru
     return *ret ? 0
                 : err_set(err, -ENOENT, "there is no list of blocks of %s: remove it, and pull it again",
                           model);
+}
+
+int manifest_open(int dir, const char *model)
+{
+    char path[MODELS_PATH];
+    models_blocks_path(path, model);
+    const int fd = openat(dir, path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    return fd;
+}
+
+int manifest_note(int fd, const struct manifest *m, size_t list_n, uint32_t block)
+{
+    const size_t at = list_n - (size_t)(m->blocks - block) * DIGEST;
+    const ssize_t put = pwrite(fd, m->hashes[block], DIGEST, (off_t)at);
+    return put == DIGEST ? 0 : put < 0 ? -errno : -EIO;
 }
 
 /* --- while bytes come ------------------------------------------------------------------------- */

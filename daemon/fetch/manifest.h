@@ -2,9 +2,11 @@
  *
  * What a model consists of, byte for byte: its files, and the SHA-256 of each block of 4 MiB of
  * each file. As bytes it is a u32 length (little-endian), so many bytes of canonical JSON, and 32
- * bytes for each block. Its own SHA-256 is the model's *content*: who knows that can take the rest
- * from anybody. Manifests come from other nodes, so reading one is reading hostile input: no name
- * leads out of the folder, and sizes and hashes add up. One thread. */
+ * bytes for each block: zeros while the hash is not known. The SHA-256 of the JSON is the model's
+ * *content*: a hub's listing says it before any weights come. The SHA-256 of all of it is its
+ * *list*, once each hash is known: who knows that can take every block from anybody. Manifests come
+ * from other nodes, so reading one is reading hostile input: no name leads out of the folder, and
+ * sizes and hashes add up. One thread. */
 #ifndef DAEMON_FETCH_MANIFEST_H
 #define DAEMON_FETCH_MANIFEST_H
 
@@ -40,7 +42,14 @@ int manifest_decode(struct manifest **ret, const uint8_t *bytes, size_t n, struc
 void manifest_free(struct manifest *m); /* NULL is fine */
 /* The caller frees. */
 uint8_t *manifest_encode(const struct manifest *m, size_t *ret_n);
+/* Of a manifest as bytes: which model it is, and its own hash. */
 void manifest_content(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n);
+void manifest_list(char ret[static DIGEST_HEX], const uint8_t *bytes, size_t n);
+
+/* The hash of a block, or of every block, is known. */
+bool manifest_knows(const struct manifest *m, uint32_t block);
+bool manifest_knows_all(const struct manifest *m);
+void manifest_forget(struct manifest *m); /* all hashes of blocks */
 
 /* The hashes of a file's blocks; NULL: there is no such file. */
 uint8_t (*manifest_hashes_of(const struct manifest *m, const char *name))[DIGEST];
@@ -52,6 +61,9 @@ uint32_t manifest_size(const struct manifest *m, uint32_t block);
 /* Beside the record of the model (models_dir.h). −errno and a sentence; −ENOENT: there is none. */
 int manifest_store(int dir, const char *model, const uint8_t *bytes, size_t n, struct err *err);
 int manifest_load(int dir, const char *model, uint8_t **ret, size_t *ret_n, struct err *err);
+/* The same for who goes on to note hashes there: a descriptor, or −errno. list_n: its bytes. */
+int manifest_open(int dir, const char *model);
+int manifest_note(int fd, const struct manifest *m, size_t list_n, uint32_t block);
 
 /* Hashes a file's blocks while its bytes come, in order. */
 struct block_hasher {

@@ -66,6 +66,24 @@ static bool known_commit(const struct hub_pull_setup *s, const struct model_name
     return models_ref_read(s->dir, name, ret) || (s->cache && hub_cache_ref(s->cache, name, ret));
 }
 
+/* A folder that a user gave this name. A hub may have another model of that name, and should not
+ * hear of this one. */
+static bool is_added(const struct hub_pull_setup *s, const struct model_name *name,
+                     char ret[MODEL_COMMIT + 1])
+{
+    struct model_name exact = *name;
+    char model[MODEL_NAME];
+    if (!models_ref_read(s->dir, name, exact.revision))
+        return false;
+    model_name_write(model, &exact);
+    json_t *record = models_record_read(s->dir, model);
+    const bool is = json_is_true(json_object_get(record, "added"));
+    json_decref(record);
+    if (is)
+        memcpy(ret, exact.revision, MODEL_COMMIT + 1);
+    return is;
+}
+
 /* listing: NULL, or what the hub said if it was asked; then its commit is "" where it was not. */
 static int find_commit(const struct hub_pull_setup *s, const struct model_name *name,
                        struct hub_listing *listing, char ret[MODEL_COMMIT + 1], struct err *err)
@@ -74,6 +92,8 @@ static int find_commit(const struct hub_pull_setup *s, const struct model_name *
         memcpy(ret, name->revision, MODEL_COMMIT + 1);
         return 0;
     }
+    if (is_added(s, name, ret))
+        return 0;
     if (s->is_offline)
         return known_commit(s, name, ret)
                    ? 0
@@ -244,25 +264,26 @@ static int get_all(struct model_pull *p, struct err *err)
 
 /* --- its name --------------------------------------------------------------------------------- */
 
-static int settle(const struct model_pull *p, const char *in_place, struct err *err)
+static int settle(const struct model_pull *p, const char *in_place, bool added, struct err *err)
 {
     return settle_model(&(struct settle_setup){.dir = p->setup->dir,
                                                .model = p->model,
                                                .source = in_place ? NULL : p->setup->endpoint,
                                                .in_place = in_place,
+                                               .is_added = added,
                                                .manifest = p->manifest},
                         err);
 }
 
-/* What Hugging Face's cache has of it. Files are read for the hashes of their blocks, and what they
- * are is compared with what the cache calls them. */
+/* What a snapshot in Hugging Face's cache has of it, or a user's folder. Files are read for the
+ * hashes of their blocks, and what they are is compared with what the cache calls them. */
 static int read_snapshot(struct model_pull *p, const char *snapshot, struct err *err)
 {
     char *index = NULL;
     size_t n = 0;
     hub_listing_done(&p->listing);
     p->folder = open(snapshot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = p->folder < 0 ? err_set(err, -errno, "%s cannot be opened: %s", snapshot, strerror(errno))
+    int r = p->folder < 0 ? err_set(err, -errno, "it cannot be opened: %s", strerror(errno))
                           : hub_cache_list(p->folder, &p->listing, err);
     if (!r && hub_listing_find(&p->listing, index_name))
         r = read_index(p, &index, &n, err);
@@ -280,24 +301,22 @@ static int read_snapshot(struct model_pull *p, const char *snapshot, struct err 
     return r ? err_prefix(err, r, "%s", snapshot) : 0;
 }
 
-/* A link that stands where a model's folder would. */
-static int link_in_place(struct model_pull *p, const char *snapshot, struct err *err)
+/* A link that stands where a model's folder would, once its files have been read. */
+static int link_in_place(struct model_pull *p, const char *snapshot, bool added, struct err *err)
 {
     char part[MODELS_PATH];
     models_part_path(part, p->model);
-    int r = read_snapshot(p, snapshot, err);
-    if (r)
-        return r;
-    r = models_remove(p->setup->dir, p->model); /* of an earlier pull, which is needed no more */
+    int r = models_remove(p->setup->dir, p->model); /* of an earlier pull, which is needed no more */
     r = r && r != -ENOENT ? r : models_make_parents(p->setup->dir, part);
     if (!r && symlinkat(snapshot, p->setup->dir, part))
         r = -errno;
     if (r)
         return err_set(err, r, "a link to %s cannot be made: %s", snapshot, strerror(-r));
-    return settle(p, snapshot, err);
+    return settle(p, snapshot, added, err);
 }
 
-static int download(struct model_pull *p, struct err *err)
+/* The folder, and which files it is. */
+static int list_files(struct model_pull *p, struct err *err)
 {
     int r = 0;
     if (!*p->listing.commit)
@@ -310,13 +329,43 @@ static int download(struct model_pull *p, struct err *err)
     if (!r && (p->folder = settle_open_part(p->setup->dir, p->model, err)) < 0)
         r = p->folder;
     r = r ? r : choose_files(p, err);
-    r = r ? r : find_room(p, err);
-    r = r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
-    r = r ? r : get_all(p, err);
-    return r ? r : settle(p, NULL, err);
+    return r ? r : manifest_new(&p->manifest, p->listing.files, p->listing.n, err);
 }
 
-int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+static int download(struct model_pull *p, struct err *err)
+{
+    int r = list_files(p, err);
+    r = r ? r : find_room(p, err);
+    r = r ? r : get_all(p, err);
+    return r ? r : settle(p, NULL, false, err);
+}
+
+static void pull_done(struct model_pull *p)
+{
+    hub_listing_done(&p->listing);
+    manifest_free(p->manifest);
+    if (p->folder >= 0)
+        close(p->folder);
+}
+
+static int store_list(struct model_pull *p, struct err *err)
+{
+    char content[DIGEST_HEX];
+    size_t n;
+    int r = models_has_name(p->setup->dir, p->model) ? 1 : list_files(p, err);
+    if (r)
+        return r < 0 ? r : 0;
+    uint8_t *bytes = manifest_encode(p->manifest, &n);
+    r = manifest_store(p->setup->dir, p->model, bytes, n, err);
+    manifest_content(content, bytes, n);
+    free(bytes);
+    if (!r)
+        p->setup->listed(p->setup->owner, content);
+    return r;
+}
+
+static int bring(const struct hub_pull_setup *setup, const struct model_name *name,
+                 int (*get)(struct model_pull *p, struct err *err), struct err *err)
 {
     struct model_pull p = {.setup = setup, .name = *name, .folder = -1};
     int r = find_commit(setup, name, &p.listing, p.name.revision, err);
@@ -329,13 +378,91 @@ int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, 
     if (models_is_whole(setup->dir, p.model))
         r = 0;
     else if (snapshot)
-        r = link_in_place(&p, snapshot, err);
+        r = (r = read_snapshot(&p, snapshot, err)) ? r : link_in_place(&p, snapshot, false, err);
     else
-        r = download(&p, err);
+        r = get(&p, err);
     free(snapshot);
-    hub_listing_done(&p.listing);
-    manifest_free(p.manifest);
-    if (p.folder >= 0)
-        close(p.folder);
+    pull_done(&p);
     return r;
+}
+
+/* --- folders of users ------------------------------------------------------------------------- */
+
+static bool has_file(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/%s", folder, name);
+    const bool has = !access(path, F_OK);
+    free(path);
+    return has;
+}
+
+static int read_folder(struct model_pull *p, const char *folder, struct err *err)
+{
+    if (has_file(folder, "adapter_config.json") && !has_file(folder, "config.json"))
+        return err_set(err, -ENOTSUP,
+                       "%s is an adapter, and only models have names: add the model that `ringctl merge` "
+                       "makes of it",
+                       folder);
+    int r = read_snapshot(p, folder, err);
+    if (r == -EACCES || r == -ENOENT)
+        err_prefix(
+            err, r,
+            "ringd's user of id %d must be able to read the folder: let it, or put a copy where it can",
+            (int)getuid());
+    return r;
+}
+
+/* What the name meant until now, if it was the same folder: its files are others now. */
+static void forget_former(const struct model_pull *p, const char *folder)
+{
+    struct model_name former = p->name;
+    char model[MODEL_NAME];
+    snprintf(former.revision, sizeof former.revision, "main");
+    if (!models_ref_read(p->setup->dir, &former, former.revision))
+        return;
+    model_name_write(model, &former);
+    json_t *record = models_record_read(p->setup->dir, model);
+    const char *place = json_string_value(json_object_get(record, "in_place"));
+    if (strcmp(model, p->model) != 0 && place && !strcmp(place, folder))
+        models_remove(p->setup->dir, model);
+    json_decref(record);
+}
+
+static int name_it(struct model_pull *p, const char *folder, struct err *err)
+{
+    struct model_name ref = p->name;
+    char content[DIGEST_HEX];
+    size_t n;
+    uint8_t *bytes = manifest_encode(p->manifest, &n);
+    manifest_content(content, bytes, n);
+    free(bytes);
+    snprintf(p->name.revision, sizeof p->name.revision, "%.*s", MODEL_COMMIT, content);
+    model_name_write(p->model, &p->name);
+    p->setup->resolved(p->setup->owner, p->model);
+    forget_former(p, folder);
+    int r = link_in_place(p, folder, true, err);
+    snprintf(ref.revision, sizeof ref.revision, "main");
+    if (!r && (r = models_ref_write(p->setup->dir, &ref, p->name.revision)))
+        err_set(err, r, "what %s/%s means cannot be kept: %s", ref.org, ref.name, strerror(-r));
+    return r;
+}
+
+int hub_add(const struct hub_pull_setup *setup, const struct model_name *name, const char *folder,
+            struct err *err)
+{
+    struct model_pull p = {.setup = setup, .name = *name, .folder = -1};
+    int r = read_folder(&p, folder, err);
+    r = r ? r : name_it(&p, folder, err);
+    pull_done(&p);
+    return r;
+}
+
+int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+{
+    return bring(setup, name, download, err);
+}
+
+int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err)
+{
+    return bring(setup, name, store_list, err);
 }

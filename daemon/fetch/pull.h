@@ -2,7 +2,7 @@
  *
  * A model from a hub into the folder of models: which commit a revision is, which files that needs,
  * whether there is room, the files, and its name once it is whole. What is whole is never touched.
- * One thread. */
+ * A folder of a user's gets a name in the same way, without a hub. One thread. */
 #ifndef DAEMON_PULL_H
 #define DAEMON_PULL_H
 
@@ -25,6 +25,8 @@ struct hub_pull_setup { /* all borrowed */
     /* So many bytes are missing on the disk: 0 when there is room, else an error and a sentence. */
     int (*room)(void *owner, uint64_t bytes, struct err *err);
     void (*progress)(void *owner, uint64_t done, uint64_t total, const char *file);
+    /* Of hub_pull_list: which model it is (manifest.h). */
+    void (*listed)(void *owner, const char *content);
 };
 
 /* The commit of name's revision, in ret. −ENOENT, −EACCES … and a sentence. */
@@ -33,5 +35,16 @@ int hub_pull_resolve(const struct hub_pull_setup *setup, const struct model_name
 /* 0: the model is there, whole. −ECANCELED: nobody wants it any more; an error and a sentence. What
  * has come stays, for another time. */
 int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
+
+/* The same for who brings it in parts: which files it has. The list of its blocks is where that of
+ * a model lies, with no hash of a block. A model that is here, or in the cache, is left or linked
+ * as above, and nothing is said to be listed. */
+int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
+
+/* The files of `folder` get the name where they lie; its revision becomes the first MODEL_COMMIT
+ * digits of their content (manifest.h), and what an earlier revision had there loses its name. Who
+ * asks for "main" from then on gets that, and no hub is asked. −EACCES, −ENOENT … and a sentence. */
+int hub_add(const struct hub_pull_setup *setup, const struct model_name *name, const char *folder,
+            struct err *err);
 
 #endif

@@ -8,13 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/fetch/digest.h"
-#include "daemon/fetch/hub_http.h"
-#include "daemon/fetch/hub_listing.h"
-
-struct pull_source { /* all borrowed */
-    struct hub *hub;
-    const char *org, *name, *commit;
-};
+#include "daemon/fetch/pull_bytes.h"
 
 /* Where the listing does not say size and hash: asks the hub. 0, or an error and a sentence. */
 int pull_file_look(const struct pull_source *from, struct hub_file *file, struct err *err);

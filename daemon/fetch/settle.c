@@ -95,11 +95,13 @@ static json_t *list_files(const struct manifest *m)
     return files;
 }
 
-static int write_record(const struct settle_setup *s, const char *content, struct err *err)
+/* list: "" while hashes of blocks are not known. */
+static int write_record(const struct settle_setup *s, const char *content, const char *list, struct err *err)
 {
     const char *commit = strchr(s->model, '@');
-    json_t *record = json_pack("{s:s s:s* s:s* s:s s:I s:I s:I s:b s:o}", "commit", commit ? commit + 1 : "",
-                               "source", s->source, "in_place", s->in_place, "content", content, "bytes",
+    json_t *record = json_pack("{s:s s:s* s:s* s:b s:s s:s* s:I s:I s:I s:b s:o}", "commit",
+                               commit ? commit + 1 : "", "source", s->source, "in_place", s->in_place,
+                               "added", s->is_added, "content", content, "list", *list ? list : NULL, "bytes",
                                (json_int_t)s->manifest->bytes, "pulled", (json_int_t)time(NULL), "used",
                                (json_int_t)time(NULL), "pinned", 0, "files", list_files(s->manifest));
     const int r = models_record_write(s->dir, s->model, record);
@@ -125,12 +127,32 @@ static int give_name(const struct settle_setup *s, struct err *err)
 
 int settle_model(const struct settle_setup *s, struct err *err)
 {
-    char content[DIGEST_HEX];
+    char content[DIGEST_HEX], list[DIGEST_HEX] = "";
     size_t n;
     uint8_t *bytes = manifest_encode(s->manifest, &n);
     manifest_content(content, bytes, n);
+    if (manifest_knows_all(s->manifest))
+        manifest_list(list, bytes, n);
     int r = manifest_store(s->dir, s->model, bytes, n, err);
     free(bytes);
-    r = r ? r : write_record(s, content, err);
+    r = r ? r : write_record(s, content, list, err);
     return r ? r : give_name(s, err);
+}
+
+int settle_list(int dir, const char *model, const struct manifest *m, struct err *err)
+{
+    char list[DIGEST_HEX];
+    size_t n;
+    json_t *record = models_record_read(dir, model);
+    uint8_t *bytes = manifest_encode(m, &n);
+    manifest_list(list, bytes, n);
+    int r = record ? manifest_store(dir, model, bytes, n, err)
+                   : err_set(err, -ENOENT, "the record of %s is gone: remove it, and pull it again", model);
+    free(bytes);
+    json_object_set_new(record, "list", json_string(list));
+    const int written = r ? 0 : models_record_write(dir, model, record);
+    json_decref(record);
+    return r || !written
+               ? r
+               : err_set(err, written, "the record of %s cannot be written: %s", model, strerror(-written));
 }

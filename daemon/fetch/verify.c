@@ -30,8 +30,9 @@ static bool read_entry(const json_t *entry, struct hub_file *ret)
 static int load_manifest(int dir, const char *model, const json_t *record, struct manifest **ret,
                          struct err *err)
 {
-    const char *content = json_string_value(json_object_get(record, "content"));
-    char found[DIGEST_HEX];
+    const char *content = json_string_value(json_object_get(record, "content")),
+               *list = json_string_value(json_object_get(record, "list"));
+    char found[DIGEST_HEX], all[DIGEST_HEX];
     uint8_t *bytes;
     size_t n;
     *ret = NULL;
@@ -41,13 +42,22 @@ static int load_manifest(int dir, const char *model, const json_t *record, struc
     if (r)
         return r;
     manifest_content(found, bytes, n);
-    r = strcmp(found, content) ? err_set(err, -EBADMSG,
-                                         "the list of blocks of %s is not the one that was written: remove "
-                                         "the model, and pull it again",
-                                         model)
-                               : manifest_decode(ret, bytes, n, err);
+    manifest_list(all, bytes, n);
+    r = strcmp(found, content) || (list && strcmp(all, list) != 0)
+            ? err_set(err, -EBADMSG,
+                      "the list of blocks of %s is not the one that was written: remove the model, and pull "
+                      "it again",
+                      model)
+            : manifest_decode(ret, bytes, n, err);
     free(bytes);
     return r;
+}
+
+/* Of a block that came before its process was killed it may not be. */
+static bool is_known(const uint8_t hash[DIGEST])
+{
+    static const uint8_t unknown[DIGEST];
+    return memcmp(hash, unknown, DIGEST) != 0;
 }
 
 /* manifest: NULL: only its whole hash is known. */
@@ -60,8 +70,9 @@ static int verify_file(int folder, struct hub_file *file, const struct manifest 
     if (manifest && !listed)
         r = err_set(err, -EBADMSG, "%s is not in the list of the model's blocks", file->name);
     r = r ? r : part_file_check(folder, file, found, err);
-    if (!r && listed && memcmp(listed, found, n * sizeof *found) != 0)
-        r = err_set(err, -EBADMSG, "%s does not fit the list of the model's blocks", file->name);
+    for (size_t b = 0; !r && b < n && listed; b++)
+        if (is_known(listed[b]) && memcmp(listed[b], found[b], sizeof *found) != 0)
+            r = err_set(err, -EBADMSG, "%s does not fit the list of the model's blocks", file->name);
     free(found);
     return r;
 }
@@ -87,7 +98,7 @@ static int verify_part(int folder, const struct hub_file *file, const struct hav
             r = err_set(err, -EIO, "block %u of %s cannot be read", b, file->name);
         digest_add(digest, block, n);
         digest_take(digest, found);
-        if (!r && memcmp(found, listed[b], sizeof found) != 0)
+        if (!r && is_known(listed[b]) && memcmp(found, listed[b], sizeof found) != 0)
             r = err_set(err, -EBADMSG,
                         "block %u of %s is not what came: it has been changed, or the disk is damaged", b,
                         file->name);

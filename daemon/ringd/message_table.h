@@ -63,6 +63,8 @@ enum message_kind {
     MESSAGE_MODEL_TOLD,
     MESSAGE_MODEL_GIVE,
     MESSAGE_MODEL_DENIED,
+    MESSAGE_MODEL_CENSUS,
+    MESSAGE_MODEL_COUNTED,
     MESSAGE_COST_ASK,
     MESSAGE_COST_HEARD,
     MESSAGE_COST_TOLD,
@@ -85,7 +87,7 @@ struct message_row {
     const char *name;
     enum message_sender sender;
     const char *doc;
-    struct field fields[12]; /* ends with a name of NULL; all of size 0: the handler reads them */
+    struct field fields[13]; /* ends with a name of NULL; all of size 0: the handler reads them */
 };
 const struct message_row *message_row(enum message_kind kind);
 /* Fields that several kinds have with one meaning: their rows have no text of their own. */

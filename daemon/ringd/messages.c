@@ -99,6 +99,8 @@ HANDLER(on_model_want, supply_take_want(n->supply, from, body))
 HANDLER(on_model_told, supply_take_told(n->supply, from, body))
 HANDLER(on_model_give, supply_take_give(n->supply, from, body))
 HANDLER(on_model_denied, supply_take_denied(n->supply, from, body))
+HANDLER(on_model_census, supply_take_census(n->supply, from, body))
+HANDLER(on_model_counted, supply_take_counted(n->supply, from, body))
 HANDLER(on_cost_ask, cost_server_take_ask(n->cost_server, from, body))
 HANDLER(on_cost_heard, cost_query_take_heard(n->cost_query, from, body))
 HANDLER(on_cost_told, cost_query_take_told(n->cost_query, from, body))
@@ -163,6 +165,8 @@ static const struct {
     [MESSAGE_MODEL_TOLD] = {on_model_told},
     [MESSAGE_MODEL_GIVE] = {on_model_give},
     [MESSAGE_MODEL_DENIED] = {on_model_denied},
+    [MESSAGE_MODEL_CENSUS] = {on_model_census},
+    [MESSAGE_MODEL_COUNTED] = {on_model_counted},
     [MESSAGE_COST_ASK] = {on_cost_ask},
     [MESSAGE_COST_HEARD] = {on_cost_heard},
     [MESSAGE_COST_TOLD] = {on_cost_told},

@@ -466,6 +466,7 @@ void node_close(struct node *n)
     workers_free(n->workers);
     relay_free(n->relay);
     service_free(n->service);
+    api_stop(n->api);
     intake_free(n->intake);
     loan_desk_free(n->loan_desk);
     plan_request_free(n->plan_request);

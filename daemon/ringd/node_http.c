@@ -267,7 +267,8 @@ void node_open_api(struct node *n)
                                                   .plan_request = n->plan_request,
                                                   .store = n->store,
                                                   .ledger = n->ledger});
-    n->api = api_new(&(struct api_setup){.state_dir = n->state_dir,
+    n->api = api_new(&(struct api_setup){.base = n->base,
+                                         .state_dir = n->state_dir,
                                          .opts = n->opts,
                                          .cluster = n->cluster,
                                          .enrol = n->enrol,

@@ -4,6 +4,7 @@
  * by node.c; loop thread. */
 #include <string.h>
 
+#include "daemon/ringd/api/api.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/api/job_row.h"
 #include "daemon/ringd/hub/bring.h"
@@ -21,29 +22,37 @@ static int send_message(void *owner, const uint8_t to[16], json_t *message)
     return peers_send(n->peers, to, message);
 }
 
-static void add_models(json_t *names, const struct job *job)
+static void add_use(json_t *uses, const char *model, uint64_t job)
+{
+    if (model)
+        json_array_append_new(uses, json_pack("{s:s s:o}", "model", model, "job",
+                                              json_sprintf("%llu", (unsigned long long)job)));
+}
+
+static void add_models(json_t *uses, const struct job *job)
 {
     const bool is_over = job_state_ended(job->state);
-    if (!is_over && job->asked.model)
-        json_array_append_new(names, json_string(job->asked.model));
-    if (!is_over && job->asked.draft_model)
-        json_array_append_new(names, json_string(job->asked.draft_model));
+    if (is_over)
+        return;
+    add_use(uses, job->asked.model, job->id);
+    add_use(uses, job->asked.draft_model, job->id);
 }
 
 /* Of the jobs here and of those of other heads: this node may have a part in any. */
-static json_t *in_use(void *owner)
+static json_t *uses_of(void *owner)
 {
     const struct node *n = owner;
-    json_t *names = json_array(), *rows = json_array(), *row;
+    json_t *uses = json_array(), *rows = json_array(), *row;
     size_t i;
     for (const struct job *job = n->coord ? coord_first(n->coord) : NULL; job; job = job->next)
-        add_models(names, job);
+        add_models(uses, job);
     elsewhere_add_rows(n->elsewhere, rows);
     json_array_foreach (rows, i, row)
         if (!job_row_ended(row) && json_is_string(json_object_get(row, "model")))
-            json_array_append(names, json_object_get(row, "model"));
+            json_array_append_new(uses, json_pack("{s:O s:O}", "model", json_object_get(row, "model"), "job",
+                                                  json_object_get(row, "name")));
     json_decref(rows);
-    return names;
+    return uses;
 }
 
 static void on_changed(void *owner)
@@ -51,6 +60,8 @@ static void on_changed(void *owner)
     const struct node *n = owner;
     if (n->coord)
         coord_changed(n->coord);
+    if (n->api)
+        api_models_changed(n->api);
 }
 
 static void on_coming(void *owner, const struct bring_coming *c)
@@ -80,7 +91,7 @@ void node_open_hub(struct node *n)
                                                   .peers = n->peers,
                                                   .relay = n->relay,
                                                   .send = send_message,
-                                                  .in_use = in_use,
+                                                  .uses = uses_of,
                                                   .changed = on_changed,
                                                   .coming = on_coming,
                                                   .brought = on_brought,

@@ -242,16 +242,31 @@ static void on_refused(void *owner, struct http_call *call, enum plan_refusal ki
     http_fail(call, kind == PLAN_REFUSED ? 409 : 503, codes[kind], "%s", why);
 }
 
+static void travel(void *owner, struct spawn *stage, const json_t *event)
+{
+    const struct node *n = owner;
+    supply_travel(n->supply, stage, event);
+}
+
+static void forget_travel(void *owner, const struct spawn *stage)
+{
+    const struct node *n = owner;
+    supply_forget_travel(n->supply, stage);
+}
+
 static void open_plan_request(struct node *n)
 {
-    n->plan_request = plan_request_new(&(struct plan_request_setup){.spawner = n->spawner,
-                                                                    .coord = n->coord,
-                                                                    .cost_query = n->cost_query,
-                                                                    .workers = n->workers,
-                                                                    .begins = on_begins,
-                                                                    .planned = on_planned,
-                                                                    .refused = on_refused,
-                                                                    .owner = n});
+    n->plan_request =
+        plan_request_new(&(struct plan_request_setup){.spawner = n->spawner,
+                                                      .coord = n->coord,
+                                                      .cost_query = n->cost_query,
+                                                      .workers = n->workers,
+                                                      .travel = n->supply ? travel : NULL,
+                                                      .forget_travel = n->supply ? forget_travel : NULL,
+                                                      .begins = on_begins,
+                                                      .planned = on_planned,
+                                                      .refused = on_refused,
+                                                      .owner = n});
 }
 
 /* Whoever times a model or reads one for others leaves the machine to the job. */
@@ -324,25 +339,28 @@ static uint64_t free_memory(void *owner)
 
 static void open_workers(struct node *n)
 {
-    n->workers = workers_new(&(struct workers_setup){.each = {.base = n->base,
-                                                              .cluster = n->cluster,
-                                                              .opts = n->opts,
-                                                              .threads = &n->threads,
-                                                              .spawner = n->spawner,
-                                                              .members = n->members,
-                                                              .peers = n->peers,
-                                                              .relay = n->relay,
-                                                              .cost_query = n->cost_query,
-                                                              .ballots = n->ballots,
-                                                              .store = n->store,
-                                                              .held_disk = n->held_disk,
-                                                              .owner = n,
-                                                              .stage_begins = on_stage_begins,
-                                                              .changed = on_worker_changed,
-                                                              .content = n->supply ? content_of : NULL,
-                                                              .bring = n->supply ? bring : NULL,
-                                                              .served = on_served},
-                                                     .free_memory = free_memory});
+    n->workers =
+        workers_new(&(struct workers_setup){.each = {.base = n->base,
+                                                     .cluster = n->cluster,
+                                                     .opts = n->opts,
+                                                     .threads = &n->threads,
+                                                     .spawner = n->spawner,
+                                                     .members = n->members,
+                                                     .peers = n->peers,
+                                                     .relay = n->relay,
+                                                     .cost_query = n->cost_query,
+                                                     .ballots = n->ballots,
+                                                     .store = n->store,
+                                                     .held_disk = n->held_disk,
+                                                     .owner = n,
+                                                     .stage_begins = on_stage_begins,
+                                                     .changed = on_worker_changed,
+                                                     .content = n->supply ? content_of : NULL,
+                                                     .bring = n->supply ? bring : NULL,
+                                                     .travel = n->supply ? travel : NULL,
+                                                     .forget_travel = n->supply ? forget_travel : NULL,
+                                                     .served = on_served},
+                                            .free_memory = free_memory});
 }
 
 void node_open_job(struct node *n)

@@ -10,9 +10,10 @@
  *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
  *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace","shared"};
- *                                           perhaps after {"ev":"survey","nodes","question"}, which
- *                                           {"do":"surveyed","answers"} answers
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed","pace","shared",
+ *                                           "travel"}; perhaps after {"ev":"survey","nodes",
+ *                                           "question"}, which {"do":"surveyed","answers"} answers,
+ *                                           and {"ev":"travel"} (share/stage_travel.h)
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
  *   (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"weights","model"}                instead of all else: read all tensors of a model,
@@ -62,6 +63,7 @@
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
 #include "daemon/stage/share/stage_share.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "daemon/stage/share/stage_weights.h"
 #include "engine/file/maps.h"
 
@@ -100,12 +102,17 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         r = weights_of_head(&p->head, err);
     if (r)
         return r;
+    json_t *travel;
+    r = stage_travel_ask(&travel, &p->head, err);
+    if (r)
+        return r;
     const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o*}", "plan", job_plan_encode(&p->head.plan),
-                          "steps", (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored,
-                          "chosen", (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
-                          planning->speed, "pace", planning->pace, "shared", stage_shared_show(&p->head)));
+                json_pack("{s:o s:I s:b s:I s:O* s:O* s:O* s:o* s:o*}", "plan",
+                          job_plan_encode(&p->head.plan), "steps", (json_int_t)p->head.steps, "mirrored",
+                          (int)planning->is_mirrored, "chosen", (json_int_t)planning->chosen, "forecast",
+                          planning->forecast, "speed", planning->speed, "pace", planning->pace, "shared",
+                          stage_shared_show(&p->head), "travel", travel));
     return 0;
 }
 
@@ -152,11 +159,10 @@ static int make_num(struct process *p, int threads, struct err *err)
 }
 
 /* 1: it was said what is missing of the model, and the daemon answers when that is here. */
-static int say_lacks(struct process *p, const char *model, bool (*want)(void *arg, const char *name),
-                     void *arg, struct err *err)
+static int say_lacks(struct process *p, const char *model, const struct share_ask *ask, struct err *err)
 {
     json_t *blocks;
-    const int r = share_lacks(&blocks, model, want, arg, err);
+    const int r = share_lacks(&blocks, model, ask, err);
     if (r || !json_array_size(blocks)) {
         json_decref(blocks);
         return r;
@@ -182,9 +188,9 @@ static int find_lacks(struct process *p, struct err *err)
     if (r)
         return r;
     if (!a->plan.tune.random_init)
-        r = say_lacks(p, a->plan.model, share_wants, &own, err);
+        r = say_lacks(p, a->plan.model, &(struct share_ask){share_wants, share_wants_lower, &own}, err);
     if (!r && a->draft)
-        r = say_lacks(p, a->draft, NULL, NULL, err);
+        r = say_lacks(p, a->draft, &(struct share_ask){.want = NULL}, err);
     share_want_done(&own);
     return r;
 }
@@ -480,6 +486,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "merge"))
         return stage_merge_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "convert"))
+        return stage_convert_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "data"))
         return stage_data_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "text"))

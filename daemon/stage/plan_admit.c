@@ -173,7 +173,7 @@ int plan_admit(const struct job_plan *p, const struct config *c, uint32_t rank, 
 static size_t bytes_of_tables(const struct job_plan *p, const struct config *c)
 {
     const size_t longest = p->positions > p->sample ? p->positions : p->sample;
-    return longest * config_rope_width(c) * sizeof(float);
+    return (size_t)(config_rope_floats(c, longest) * sizeof(float));
 }
 
 int plan_admit_positions(const struct job_plan *p, const struct config *c, size_t machine, struct err *err)

@@ -32,6 +32,7 @@ static int measure_machine(json_t *out, struct num *num, struct err *err)
     if (!e) {
         json_object_set_new(out, "threads", json_integer(num_threads(num)));
         json_object_set_new(out, "kernels", json_string(num_isa(num)));
+        json_object_set_new(out, "kernels_bf16", json_string(num_isa_bf16(num)));
         json_object_set_new(out, "read_gbs", json_real(machine_read(m)));
         machine_free(m);
     }

@@ -13,11 +13,18 @@
 
 #include "err.h"
 #include "num/dtype.h"
+#include "num/glu.h"
 #include "num/quant.h"
 
 enum { CONFIG_MAX_EOS = 8 };
 
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+/* ROPE_LONG: each frequency is divided by a factor of its own, one of two, by the length of the
+ * text (longrope). */
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG };
+enum { CONFIG_MAX_LONG = 128 }; /* factors of ROPE_LONG */
+
+/* Where a block has norms: before its two parts, after them (before the sum), or both. */
+enum config_norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
 
 /* Multi-head latent attention (DeepSeek-V2). */
 struct config_mla {
@@ -30,6 +37,9 @@ struct config_mla {
 /* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where
  * `every` is more than 1, only the last of each `every`; and none that is marked as dense. */
 enum { CONFIG_MAX_LAYERS = 4096 };
+struct config_layers {
+    uint64_t bits[CONFIG_MAX_LAYERS / 64]; /* one for each layer */
+};
 struct config_moe {
     size_t experts, chosen;       /* 0 experts: none */
     size_t groups, groups_chosen; /* experts are chosen within the best groups; 1 and 1: among all */
@@ -53,8 +63,20 @@ struct config {
     bool tied;          /* tie_word_embeddings */
     bool attn_bias;     /* of q_proj, k_proj, v_proj */
     bool attn_out_bias; /* of o_proj */
-    bool qk_norm;       /* RMSNorm of each head's q and k */
+    bool qk_norm;       /* RMSNorm of each head's q and k, */
+    bool qk_norm_whole; /* or of all heads at once */
+    bool sinks;         /* a score of each head joins the softmax, and has no value */
     bool mlp_bias;
+    bool fused;              /* q, k and v are one linear, and so are gate and up of a dense MLP */
+    enum config_norms norms; /* of a block */
+    bool norm_plus_one;      /* norms multiply by 1 + what is stored */
+    struct glu glu;          /* of every MLP */
+    double embed_scale;      /* what embeddings are multiplied by, */
+    double residual_scale;   /* what a part of a block gives (norms stand before it alone), */
+    double logit_scale;      /* and logits; 0: by nothing */
+    double attn_scale;       /* of the scores; 0: as config_attn_scale has it */
+    size_t window;           /* positions that a query of the windowed layers sees; 0: none has a window */
+    struct config_layers windowed, unrotated;
     bool fp8;                       /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
     size_t quant_bits, quant_group; /* matrices are stored in MLX's quantization, most of them like this; */
     enum quant_kind quant_kind;     /* bits 0: they are not */
@@ -64,7 +86,12 @@ struct config {
     struct config_mla mla;
     struct config_moe moe;
     enum rope_kind rope;
-    bool rope_pairs;                                     /* rotates pairs (2i, 2i + 1), not (i, i + head/2) */
+    size_t rope_width;        /* how much of a head is rotated; 0: all */
+    double rope_window_theta; /* of windowed layers, which then are not scaled; 0: as the others */
+    double rope_query_beta;   /* queries grow with the logarithm of their position; 0: they do not */
+    double rope_factors[2][CONFIG_MAX_LONG]; /* ROPE_LONG: of texts up to rope_original, and of longer ones */
+    bool rope_untruncated;                   /* yarn: the ramp's ends need not be whole */
+    bool rope_pairs;                         /* rotates pairs (2i, 2i + 1), not (i, i + head/2) */
     double rope_theta, rope_factor, rope_low, rope_high; /* llama3: low_freq_factor, high_freq_factor; yarn:
                                                             beta_slow, beta_fast */
     double rope_mscale, rope_mscale_all;                 /* yarn; 0: not given */
@@ -83,6 +110,22 @@ static inline bool config_has_experts(const struct config *c, size_t layer)
            !(m->dense[layer / 64 % (CONFIG_MAX_LAYERS / 64)] >> layer % 64 & 1);
 }
 
+static inline bool config_layers_have(const struct config_layers *set, size_t layer)
+{
+    return set->bits[layer / 64 % (CONFIG_MAX_LAYERS / 64)] >> layer % 64 & 1;
+}
+
+/* What layer l has that others may not have. */
+struct config_layer {
+    bool has_experts, is_rotated;
+    size_t window; /* 0: its queries see all before them */
+};
+static inline struct config_layer config_layer(const struct config *c, size_t layer)
+{
+    return (struct config_layer){config_has_experts(c, layer), !config_layers_have(&c->unrotated, layer),
+                                 config_layers_have(&c->windowed, layer) ? c->window : 0};
+}
+
 /* What MLX's "mode" of a quantization says; NULL, or a word that is not read here: affine. */
 enum quant_kind config_quant_kind(const char *mode);
 /* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins,
@@ -96,11 +139,21 @@ int config_parse(struct config *ret, const char *json, size_t n,
  * the former). */
 size_t config_positions(const struct config *c);
 
-/* How much of a head is rotated: all of it, or qk_rope_head_dim. */
+/* How much of a head is rotated: all of it, its first rope_width elements, or qk_rope_head_dim. */
 size_t config_rope_width(const struct config *c);
 /* inv_freq [width/2], scaled as the config says (linear; llama3: the piecewise rule of Llama 3.1's
  * rope_scaling; yarn: Peng et al. 2023; see transformers' modeling_rope_utils). */
 void config_inv_freq(const struct config *c, double *inv_freq);
+/* The same of windowed layers, and of texts longer than rope_original; where the config has nothing
+ * of its own for them, as above. */
+void config_inv_freq_window(const struct config *c, double *inv_freq);
+void config_inv_freq_long(const struct config *c, double *inv_freq);
+/* Has it other frequencies for texts of so many positions? */
+bool config_is_long(const struct config *c, size_t positions);
+/* What a query at this position is multiplied by. */
+double config_query_scale(const struct config *c, size_t position);
+/* Numbers in the tables of cosines and sines for texts of up to so many positions. */
+double config_rope_floats(const struct config *c, size_t positions);
 /* What the tables of cosines and sines are multiplied by, and the scale of attention's scores.
  * DeepSeek puts yarn's correction into the second, others into the first. */
 double config_rope_scale(const struct config *c);

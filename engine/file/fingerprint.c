@@ -13,6 +13,32 @@
 #include "file/murmur.h"
 #include "file/st_impl.h"
 
+static void print_layers(FILE *f, const char *what, const struct config_layers *set, size_t layers)
+{
+    for (size_t l = 0; l < layers; l++)
+        if (config_layers_have(set, l))
+            fprintf(f, " %s %zu", what, l);
+}
+
+/* What most models have nothing of. */
+static void print_more(FILE *f, const struct config *c)
+{
+    if (c->norms || c->norm_plus_one || c->qk_norm_whole || c->fused || c->sinks || c->glu.kind)
+        fprintf(f, " block %d %d %d %d %d %d %a", (int)c->norms, c->norm_plus_one, c->qk_norm_whole, c->fused,
+                c->sinks, (int)c->glu.kind, (double)c->glu.limit);
+    if (c->embed_scale > 0 || c->residual_scale > 0 || c->logit_scale > 0 || c->attn_scale > 0)
+        fprintf(f, " scales %a %a %a %a", c->embed_scale, c->residual_scale, c->logit_scale, c->attn_scale);
+    if (c->rope_width || c->rope_window_theta > 0 || c->rope_query_beta > 0 || c->rope_untruncated)
+        fprintf(f, " rope %zu %a %a %d", c->rope_width, c->rope_window_theta, c->rope_query_beta,
+                c->rope_untruncated);
+    for (size_t i = 0; c->rope == ROPE_LONG && i < config_rope_width(c) / 2; i++)
+        fprintf(f, " long %a %a", c->rope_factors[0][i], c->rope_factors[1][i]);
+    if (c->window)
+        fprintf(f, " window %zu", c->window);
+    print_layers(f, "windowed", &c->windowed, c->layers);
+    print_layers(f, "unrotated", &c->unrotated, c->layers);
+}
+
 static void print_config(FILE *f, const struct config *c)
 {
     fprintf(f, "%s %zu %zu %zu %zu %zu %zu %zu %zu\n", c->family, c->layers, c->dim, c->ffn, c->heads,
@@ -36,6 +62,7 @@ static void print_config(FILE *f, const struct config *c)
         fprintf(f, " mixed %d", c->mla.kv_b_parts);
     if (c->quant_bits)
         fprintf(f, " quantized %zu %zu %d", c->quant_bits, c->quant_group, c->quant_kind);
+    print_more(f, c);
     fputc('\n', f);
 }
 

@@ -157,6 +157,13 @@ int have_map_set(struct have_map *h, uint32_t block)
     return put(h->fd, &h->bits[block / 8], 1, HEAD + block / 8);
 }
 
+int have_map_clear(struct have_map *h, const char *content)
+{
+    memset(h->bits, 0, bytes_of(h->blocks));
+    int r = ftruncate(h->fd, 0) ? -errno : write_whole(h, content);
+    return r ? r : fdatasync(h->fd) ? -errno : 0;
+}
+
 int have_map_sync(struct have_map *h, int part)
 {
     const size_t n = bytes_of(h->blocks);

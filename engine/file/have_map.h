@@ -31,6 +31,8 @@ bool have_map_covers(const struct have_map *h, uint64_t from, uint64_t to);
 /* How many bytes are there, of a file of so many. */
 uint64_t have_map_bytes(const struct have_map *h, uint64_t bytes);
 int have_map_set(struct have_map *h, uint32_t block);
+/* No block is there any more, and that survives a power cut. */
+int have_map_clear(struct have_map *h, const char *content);
 /* All bits that are set now will survive a power cut: the file's bytes first. part: its
  * descriptor. */
 int have_map_sync(struct have_map *h, int part);

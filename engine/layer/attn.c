@@ -53,8 +53,8 @@ static void fwd_place(struct fwd_tiles *t, float *at)
     t->rescale = at;
 }
 
-/* Scores of keys c0 … c1−1; minus infinity for rows from `row` on that see other keys, but not this
- * one. */
+/* Scores of keys c0 … c1−1; minus infinity for rows from `row` on that see other keys, but not, or
+ * no longer, this one. */
 static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struct attn_dims dims,
                        struct attn_at at, size_t row, size_t c0, size_t c1)
 {
@@ -71,6 +71,9 @@ static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struc
                            .k = dims.head});
     for (size_t c = c0; c < c1; c++)
         for (size_t r = row, end = attn_first_row(at, c, group); r < end; r++)
+            t->s[c * t->size.wide + r] = -INFINITY;
+    for (size_t c = c0; dims.window && c < c1; c++)
+        for (size_t r = attn_end_row(at, c, dims); r < at.rows; r++)
             t->s[c * t->size.wide + r] = -INFINITY;
 }
 
@@ -138,12 +141,10 @@ static void fwd_tile(const struct kernels *k, const struct fwd_tiles *t, const s
     k->scale(t->q, dims.scale, rows * t->size.hp);
     attn_pack_t(k, t->qt, t->size.wide, t->q, t->size.hp, rows, dims.head);
     memset(t->o, 0, rows * t->size.vp * sizeof *t->o);
-    for (size_t r = 0; r < rows; r++) {
-        t->max[r] = -INFINITY;
-        t->sum[r] = 0;
-    }
-    for (size_t k0 = 0; k0 < end; k0 += t->size.keys)
-        fwd_keys(k, t, sp, dims, kv, (struct attn_at){first, rows, k0, min_size(t->size.keys, end - k0)});
+    for (size_t r = 0; r < rows; r++)
+        attn_softmax_begin(&t->max[r], &t->sum[r], dims, kv * group + r % group);
+    for (size_t k0 = attn_first_key(dims, first) / t->size.keys * t->size.keys; k0 < end; k0 += t->size.keys)
+        fwd_keys(k, t, sp, dims, kv, attn_against(dims, first, rows, k0, min_size(t->size.keys, end - k0)));
     fwd_store(k, t, sp, dims, kv, t0, rows);
 }
 
@@ -205,10 +206,8 @@ static void decode_init(struct decode *d, float *at, const float *q, struct attn
     attn_pack(d->q, dims.head, q + d->kv0 * group * dims.head, dims.head, heads, dims.head);
     k->scale(d->q, dims.scale, heads * dims.head);
     memset(d->o, 0, heads * d->vp * sizeof *d->o);
-    for (size_t h = 0; h < heads; h++) {
-        d->max[h] = -INFINITY;
-        d->sum[h] = 0;
-    }
+    for (size_t h = 0; h < heads; h++)
+        attn_softmax_begin(&d->max[h], &d->sum[h], dims, d->kv0 * group + h);
 }
 
 /* Group kv0 + i against nk keys and values. */
@@ -249,10 +248,12 @@ static void decode_query(const struct kernels *k, float *lane, const struct attn
     const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims), value = attn_value(dims),
                  end = sp->len - sp->n + t0 + 1;
     decode_init(&d, lane, sp->q + t0 * attn_row_heads(dims) * dims.head, dims, k);
-    for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS)
+    for (size_t k0 = attn_first_key(dims, end - 1), next; k0 < end; k0 = next) {
+        next = min_size(end, (k0 / DECODE_KEYS + 1) * DECODE_KEYS);
         for (size_t i = 0; i < kv1 - kv0; i++)
             decode_block(k, &d, dims, i, sp->k + k0 * stride + (kv0 + i) * dims.head,
-                         sp->v + k0 * v_stride + (kv0 + i) * value, min_size(DECODE_KEYS, end - k0));
+                         sp->v + k0 * v_stride + (kv0 + i) * value, next - k0);
+    }
     const size_t group = attn_group(dims);
     float *o = sp->o + (t0 * attn_row_heads(dims) + kv0 * group) * value;
     for (size_t h = 0; h < (kv1 - kv0) * group; h++) {

@@ -6,6 +6,7 @@
  * of keys gives, in ascending order. */
 #include "layer/layer.h"
 
+#include <math.h>
 #include <omp.h>
 
 #include "layer/attn_tile.h"
@@ -80,7 +81,10 @@ static void back_scores(const struct kernels *k, const struct back_tiles *t, str
         const size_t first = attn_first_row(at, c, attn_group(dims));
         memset(p, 0, first * sizeof *p); /* rows of a panel that see other keys of it, but not this one */
         memset(ds, 0, first * sizeof *ds);
-        k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, at.rows - first);
+        const size_t end = attn_end_row(at, c, dims);
+        k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, end - first);
+        memset(p + end, 0, (at.rows - end) * sizeof *p);
+        memset(ds + end, 0, (at.rows - end) * sizeof *ds);
     }
 }
 
@@ -107,7 +111,8 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
     k->tile(&tile);
 }
 
-/* What the keys give dq of rows r0 … r1−1: the first keys begin it, for every row sees them. */
+/* What the keys give dq of rows r0 … r1−1: the first keys begin it, for every row sees them; with a
+ * window it is zero before. */
 static void back_rows(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
                       struct attn_at at, size_t r0, size_t r1)
 {
@@ -121,7 +126,7 @@ static void back_rows(const struct kernels *k, const struct back_tiles *t, struc
                            .m = r1 - r0,
                            .n = t->size.hp,
                            .k = attn_seen(at, r1 - 1, attn_group(dims)),
-                           .accumulate = at.k0 > 0});
+                           .accumulate = at.k0 > 0 || dims.window});
 }
 
 static void back_tile(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
@@ -165,8 +170,10 @@ static void back_queries(const struct kernels *k, const struct back_tiles *t, co
         t->lse[r] = sp->lse[slot];
         t->delta[r] = k->dot(t->d_o + r * t->size.vp, sp->o + slot * value, value);
     }
-    for (size_t k0 = 0; k0 < end; k0 += t->size.keys)
-        back_tile(k, t, sp, dims, (struct attn_at){t0, rows, k0, min_size(t->size.keys, end - k0)});
+    if (dims.window)
+        memset(t->dq, 0, rows * t->size.hp * sizeof *t->dq);
+    for (size_t k0 = attn_first_key(dims, t0) / t->size.keys * t->size.keys; k0 < end; k0 += t->size.keys)
+        back_tile(k, t, sp, dims, attn_against(dims, t0, rows, k0, min_size(t->size.keys, end - k0)));
     k->scale(t->dq, dims.scale, rows * t->size.hp);
     for (size_t r = 0; r < rows; r++)
         memcpy(sp->dq + (t0 + r / group) * row + r % group * dims.head, t->dq + r * t->size.hp,
@@ -212,4 +219,14 @@ void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const flo
                                      .len = seqs.start[s + 1] - first};
         back_group(kern, &t, &sp, dims);
     }
+}
+
+/* In the forward pass a sink takes exp(sink − lse) of the softmax and gives nothing for it. */
+void attn_sinks_backward(struct num *num, float *dsink, const float *d_o, const float *o, const float *lse,
+                         size_t tokens, struct attn_dims dims)
+{
+    const struct kernels *k = num_kernels(num);
+    const size_t value = attn_value(dims);
+    for (size_t i = 0; i < tokens * dims.heads; i++)
+        dsink[i] = -expf(dims.sinks[i % dims.heads] - lse[i]) * k->dot(d_o + i * value, o + i * value, value);
 }

@@ -8,6 +8,7 @@
 #define LAYER_ATTN_TILE_H
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "layer/layer.h"
@@ -80,7 +81,39 @@ static inline size_t attn_first_row(struct attn_at at, size_t c, size_t group)
     return at.k0 + c > at.first ? (at.k0 + c - at.first) * group : 0;
 }
 
-/* How many of the keys row r sees; it sees one. */
+/* The first row, of those that come after, that no longer sees key k0 + c. */
+static inline size_t attn_end_row(struct attn_at at, size_t c, struct attn_dims dims)
+{
+    const size_t end = at.k0 + c + dims.window;
+    if (!dims.window)
+        return at.rows;
+    return end > at.first ? min_size(at.rows, (end - at.first) * attn_group(dims)) : 0;
+}
+
+/* Where the keys begin that a query at this position sees. */
+static inline size_t attn_first_key(struct attn_dims dims, size_t position)
+{
+    return dims.window && position >= dims.window ? position + 1 - dims.window : 0;
+}
+
+/* The maximum and the sum of a row's softmax before any key. */
+static inline void attn_softmax_begin(float *max, float *sum, struct attn_dims dims, size_t head)
+{
+    *max = dims.sinks ? dims.sinks[head] : -INFINITY;
+    *sum = dims.sinks ? 1 : 0;
+}
+
+/* Rows against nk keys from k0 on, without those that see none of them any more: what stays sees at
+ * least one. */
+static inline struct attn_at attn_against(struct attn_dims dims, size_t first, size_t rows, size_t k0,
+                                          size_t nk)
+{
+    struct attn_at at = {first, rows, k0, nk};
+    at.rows = attn_end_row(at, nk - 1, dims);
+    return at;
+}
+
+/* How many of the keys row r sees, or has seen; it sees one. */
 static inline size_t attn_seen(struct attn_at at, size_t r, size_t group)
 {
     return min_size(at.nk, at.first + r / group + 1 - at.k0);

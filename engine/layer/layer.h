@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "num/gemm.h"
+#include "num/glu.h"
 #include "num/num.h"
 #include "num/rng.h"
 
@@ -101,17 +102,21 @@ void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy
 enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS };
 struct rope {
     float *cos, *sin;        /* [positions, width/2] tables, owned */
-    size_t positions, width; /* width: elements of a head that are rotated */
+    size_t positions, width; /* rows; width: elements of a head that are rotated */
     enum rope_pairs pairs;
 };
 /* inv_freq [width/2] already scaled (linear, llama3, yarn: see file/config.h); mscale multiplies
  * both tables (1 for Llama). */
 int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t width,
               enum rope_pairs pairs, double mscale, struct err *err);
+/* More rows behind those there are: positions from 0 on again, with other frequencies. */
+int rope_extend(struct rope *rope, const double *inv_freq, size_t positions, double mscale, struct err *err);
+/* Multiplies a row of both tables. */
+void rope_scale_row(struct rope *rope, size_t row, double factor);
 void rope_done(struct rope *rope);
-/* In place on the first `width` elements of each of x [T, heads, head]; token t has position pos[t]
- * (< rope.positions). `inverse` rotates back: since the rotation is orthogonal but for mscale, that
- * is the backward pass. */
+/* In place on the first `width` elements of each of x [T, heads, head]; token t is rotated by row
+ * pos[t] (< rope.positions), its position where there are no rows behind. `inverse` rotates back:
+ * since the rotation is orthogonal but for mscale, that is the backward pass. */
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
                 size_t heads, size_t head, bool inverse);
 
@@ -121,9 +126,11 @@ struct attn_dims {
     size_t head;            /* width of q·k */
     float scale;            /* of the scores, 1/√head for Llama */
     size_t value;           /* width of v and of o; 0: head */
-    size_t v_stride;  /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
-    size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
+    size_t v_stride;    /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t row_heads;   /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
                          alone */
+    size_t window;      /* a query sees so many keys: its own and those right before it; 0: all before it */
+    const float *sinks; /* [heads] or NULL: a score of each head that joins the softmax, and has no value */
 };
 /* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o
  * [T, heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
@@ -133,16 +140,19 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
 void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
                      const float *lse, const float *q, const float *k, const float *v, struct seqs seqs,
                      struct attn_dims dims);
+/* With sinks: dsink [T, heads], what each query adds to their gradients. */
+void attn_sinks_backward(struct num *num, float *dsink, const float *d_o, const float *o, const float *lse,
+                         size_t tokens, struct attn_dims dims);
 /* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head]
  * and v [len, kv_heads·value] lie in the cache. */
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims);
 
-/* --- SwiGLU: y = silu(g)·u (Shazeer 2020) ----------------------------------------------------- */
-void swiglu_forward(struct num *num, float *y, const float *g, const float *u, size_t n);
+/* --- the activation of a gated MLP: y = act(g, u), see num/glu.h ------------------------------ */
+void glu_forward(struct num *num, float *y, const float *g, const float *u, struct glu glu, size_t n);
 /* dg, du may alias g, u when those are no longer needed; dg may alias dy. */
-void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, const float *g, const float *u,
-                       size_t n);
+void glu_backward_x(struct num *num, float *dg, float *du, const float *dy, const float *g, const float *u,
+                    struct glu glu, size_t n);
 
 /* --- output head and cross-entropy ------------------------------------------------------------ */
 /* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the

@@ -113,17 +113,20 @@ static void tile_begin(struct paged_tile *t, float *lane, const float *q)
         memcpy(t->q + i * own, q + ((t->span->row + i) * t->dims.heads + t->first) * head, own * sizeof *q);
     t->k->scale(t->q, t->dims.scale, t->rows * head);
     memset(t->o, 0, t->rows * t->vp * sizeof *t->o);
-    for (size_t r = 0; r < t->rows; r++) {
-        t->max[r] = -INFINITY;
-        t->sum[r] = 0;
-    }
+    for (size_t r = 0; r < t->rows; r++)
+        attn_softmax_begin(&t->max[r], &t->sum[r], t->dims, t->first + r % t->heads);
 }
 
-/* How many of nk keys from position k0 on query i sees. */
-static size_t seen(const struct paged_tile *t, size_t i, size_t k0, size_t nk)
+/* Which of nk keys from position k0 on query i sees: from … end−1. */
+struct paged_seen {
+    size_t from, end;
+};
+static struct paged_seen seen(const struct paged_tile *t, size_t i, size_t k0, size_t nk)
 {
-    const size_t end = t->span->at + i + 1;
-    return end > k0 ? min_size(nk, end - k0) : 0;
+    const size_t end = t->span->at + i + 1, from = attn_first_key(t->dims, end - 1);
+    struct paged_seen s = {from > k0 ? from - k0 : 0, end > k0 ? min_size(nk, end - k0) : 0};
+    s.from = min_size(s.from, s.end);
+    return s;
 }
 
 /* Latent attention's values are the first part of its keys: these stay widened. */
@@ -170,10 +173,11 @@ static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
         block_scores(t, c, block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
                      min_size(PAGED_BLOCK, nk - c));
     for (size_t r = 0; r < t->rows; r++) {
-        const size_t n = seen(t, r / t->heads, k0, nk);
-        if (!n)
+        const struct paged_seen own = seen(t, r / t->heads, k0, nk);
+        if (own.from == own.end)
             continue;
-        const float rescale = t->k->softmax_online(t->s + r * KEYS, n, &t->max[r], &t->sum[r]);
+        const float rescale =
+            t->k->softmax_online(t->s + r * KEYS + own.from, own.end - own.from, &t->max[r], &t->sum[r]);
         if (rescale != 1)
             t->k->scale(t->o + r * t->vp, rescale, t->vp);
     }
@@ -200,7 +204,7 @@ static const float *values_of(const struct paged_tile *t, size_t c, size_t block
 static void tile_values(const struct paged_tile *t, const float *v, size_t apart, size_t i, size_t end,
                         size_t c, size_t n)
 {
-    if (i == end || !n)
+    if (!n)
         return;
     const size_t row = i * t->heads;
     t->k->tile(&(struct tile){.c = t->o + row * t->vp,
@@ -216,6 +220,11 @@ static void tile_values(const struct paged_tile *t, const float *v, size_t apart
                               .accumulate = true});
 }
 
+static bool sees_alike(struct paged_seen a, struct paged_seen b)
+{
+    return a.from == b.from && a.end == b.end;
+}
+
 /* Nobody is given what it does not see, not even times zero: it may not be finite. */
 static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
 {
@@ -223,9 +232,12 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
         const size_t n = min_size(PAGED_BLOCK, nk - c);
         size_t apart, i = 0;
         const float *v = values_of(t, c, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
-        for (size_t part; i < t->span->n && (part = seen(t, i, k0 + c, n)) < n; i++)
-            tile_values(t, v, apart, i, i + 1, c, part);
-        tile_values(t, v, apart, i, t->span->n, c, n);
+        for (size_t next; i < t->span->n; i = next) {
+            const struct paged_seen own = seen(t, i, k0 + c, n);
+            for (next = i + 1; next < t->span->n && sees_alike(own, seen(t, next, k0 + c, n)); next++) {
+            }
+            tile_values(t, v + own.from * apart, apart, i, next, c + own.from, own.end - own.from);
+        }
     }
 }
 
@@ -233,7 +245,7 @@ static void tile_run(struct paged_tile *t, float *lane, float *o, const float *q
 {
     const size_t end = t->span->at + t->span->n, value = attn_value(t->dims);
     tile_begin(t, lane, q);
-    for (size_t k0 = 0; k0 < end; k0 += KEYS) {
+    for (size_t k0 = attn_first_key(t->dims, t->span->at) / KEYS * KEYS; k0 < end; k0 += KEYS) {
         tile_scores(t, k0, min_size(KEYS, end - k0));
         tile_gather(t, k0, min_size(KEYS, end - k0));
     }

@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * The block of every family: x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)), where attention
- * is the family's and the MLP is dense or made of experts, by layer. Owns no memory: the stage's
- * slabs are carved. */
+ * The block of every family: x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)), where the parts
+ * are chosen by layer, as the config says. Norms stand before the parts, after them, or both. Owns
+ * no memory: the stage's slabs are carved. */
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 
+#include <stdint.h>
+
 #include "model/part.h"
+
+/* Of attention and of the MLP: before it, and of what it gives. */
+enum block_norm { NORM_BEFORE_ATTENTION, NORM_AFTER_ATTENTION, NORM_BEFORE_MLP, NORM_AFTER_MLP, BLOCK_NORMS };
+#define BLOCK_NO_NORM SIZE_MAX
 
 /* A layer's weights and gradients, and where its parts' begin. */
 struct block {
     const struct part *attention, *mlp;
+    struct config_layer layer;
+    size_t norm[BLOCK_NORMS]; /* where its weight is, or BLOCK_NO_NORM */
     struct unit_weights weights;
     struct unit_grads grads;
     size_t first[LAYER_PARTS + 1]; /* index of each part's first tensor */
 };
+const struct part *block_attention(const struct config *c, size_t layer);
 const struct part *block_mlp(const struct config *c, size_t layer);
+/* Its tensor's name in a layer; NULL: blocks have no such norm. They lie in this order. */
+const char *block_norm_name(const struct config *c, enum block_norm norm);
+void block_init(struct block *b, const struct config *c, size_t layer); /* all but weights and gradients */
 
 struct block_layout {
     const struct config *config;
@@ -26,14 +38,16 @@ struct block_layout {
     enum kv_type kv_type;
 };
 
-struct block_saved {      /* from forward to backward_x and backward_w, per layer and slot */
-    float *rstd1, *rstd2; /* [T] */
-    float *x2;            /* [T, dim] after attention */
+struct block_saved {          /* from forward to backward_x and backward_w, per layer and slot */
+    float *rstd[BLOCK_NORMS]; /* [T] */
+    float *x2;                /* [T, dim] after attention */
+    float *out[2];            /* [T, dim] of attention and MLP where a norm follows them */
     union part_saved attention, mlp;
 };
 struct block_dys {    /* from backward_x to backward_w */
-    float *dx2;       /* [T, dim] gradient of x2, which is also that of attention's output */
-    float *dh1, *dh2; /* [T, dim] of the norms' outputs */
+    float *dx2;       /* [T, dim] gradient of x2 */
+    float *dh1, *dh2; /* [T, dim] of the parts' inputs */
+    float *da[2];     /* [T, dim] of the parts' outputs where they are not what comes from above */
     union part_dys attention, mlp;
 };
 struct block_work {  /* within a call; the parts' overlap */

@@ -9,9 +9,20 @@
 
 #include "model/block.h"
 
+static const struct moe_names minimax_names = {
+    "block_sparse_moe.gate.weight",
+    "block_sparse_moe.e_score_correction_bias",
+    "block_sparse_moe.experts",
+    NULL,
+    {"w1", "w3", "w2"},
+};
+
 static const struct family families[] = {
-    {"llama", &part_gqa},     {"mistral", &part_gqa},     {"qwen2", &part_gqa},       {"qwen3", &part_gqa},
-    {"qwen3_moe", &part_gqa}, {"deepseek_v2", &part_mla}, {"deepseek_v3", &part_mla},
+    {"llama", NULL},       {"mistral", NULL},   {"qwen2", NULL},
+    {"qwen3", NULL},       {"qwen3_moe", NULL}, {"deepseek_v2", NULL},
+    {"deepseek_v3", NULL}, {"smollm3", NULL},   {"granite", NULL},
+    {"phi3", NULL},        {"olmo3", NULL},     {"ministral3", NULL},
+    {"gemma3_text", NULL}, {"glm4_moe", NULL},  {"minimax_m2", &minimax_names},
 };
 
 const struct family *family_find(const char *model_type)
@@ -20,6 +31,11 @@ const struct family *family_find(const char *model_type)
         if (!strcmp(families[i].model_type, model_type))
             return &families[i];
     return NULL;
+}
+
+static void tensor_norm(struct tensor_list *list, const char *name, const struct config *c)
+{
+    tensor_add(list, name, (struct tensor_def){.rows = c->dim, .plus_one = c->norm_plus_one});
 }
 
 int family_tensors(const struct family *f, const struct config *c, size_t unit,
@@ -31,14 +47,16 @@ int family_tensors(const struct family *f, const struct config *c, size_t unit,
         tensor_add(&list, "model.embed_tokens.weight", table);
     } else if (unit <= c->layers) {
         snprintf(list.prefix, sizeof list.prefix, "model.layers.%zu.", unit - 1);
-        tensor_vector(&list, "input_layernorm.weight", c->dim);
-        tensor_vector(&list, "post_attention_layernorm.weight", c->dim);
+        list.names = f->experts ? f->experts : &moe_usual_names;
+        for (enum block_norm n = 0; n < BLOCK_NORMS; n++)
+            if (block_norm_name(c, n))
+                tensor_norm(&list, block_norm_name(c, n), c);
         list.part = LAYER_ATTENTION;
-        f->attention->tensors(&list, c);
+        block_attention(c, unit - 1)->tensors(&list, c);
         list.part = LAYER_MLP;
         block_mlp(c, unit - 1)->tensors(&list, c);
     } else {
-        tensor_vector(&list, "model.norm.weight", c->dim);
+        tensor_norm(&list, "model.norm.weight", c);
         if (!c->tied)
             tensor_add(&list, "lm_head.weight", table);
     }
@@ -81,8 +99,10 @@ double family_cost(const struct family *f, const struct config *c, size_t unit, 
     if (unit > c->layers)
         return (double)c->vocab * (double)c->dim;
     const size_t value = c->mla.kv_rank ? c->mla.value : c->head;
-    /* scores and values of the causal half */
-    struct cost cost = {c, (double)positions * (double)(c->heads * (c->head + value)) / 2};
+    /* scores and values: of the causal half, or of a window */
+    const size_t window = config_layer(c, unit - 1).window;
+    const double keys = window && window < positions / 2 ? (double)window : (double)positions / 2;
+    struct cost cost = {c, keys * (double)(c->heads * (c->head + value))};
     family_tensors(f, c, unit, cost_one, &cost);
     return cost.sum;
 }

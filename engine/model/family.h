@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model family: what its attention is made of; and which tensors a unit of a model holds. Nothing
+ * A model family: what its tensors are called, and which a unit of a model holds. What they are
+ * computed with follows from the config. Nothing
  * outside family.c and the parts of a block knows a tensor's name. Units: 0 embedding, 1 … layers,
  * layers + 1 final norm and head. */
 #ifndef MODEL_FAMILY_H
@@ -13,10 +14,10 @@
 #include "file/config.h"
 #include "model/tensor_def.h"
 
-struct part;
+struct moe_names;
 struct family {
     const char *model_type;
-    const struct part *attention;
+    const struct moe_names *experts; /* NULL: what they are usually called */
 };
 
 /* NULL if we do not know the family. */

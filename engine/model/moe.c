@@ -33,6 +33,16 @@ static size_t shared_at(const struct config *c)
     return expert_at(c, c->moe.experts);
 }
 
+const struct moe_names moe_usual_names = {
+    "mlp.gate.weight",    "mlp.gate.e_score_correction_bias",    "mlp.experts",
+    "mlp.shared_experts", {"gate_proj", "up_proj", "down_proj"},
+};
+
+static struct mlp_kind kind_of(const struct config *c)
+{
+    return (struct mlp_kind){c->glu, false};
+}
+
 static struct moe_route route_of(const struct config *c)
 {
     const struct config_moe *m = &c->moe;
@@ -51,22 +61,22 @@ static int visit_cold(void *arg, const struct tensor_def *def)
 
 static void moe_tensors(struct tensor_list *list, const struct config *c)
 {
+    const struct moe_names *names = list->names;
     struct tensor_list experts = *list;
     experts.visit = visit_cold;
     experts.arg = list;
-    tensor_add(list, "mlp.gate.weight", (struct tensor_def){.rows = c->moe.experts, .cols = c->dim});
+    tensor_add(list, names->router, (struct tensor_def){.rows = c->moe.experts, .cols = c->dim});
     if (c->moe.bias)
-        tensor_add(list, "mlp.gate.e_score_correction_bias",
-                   (struct tensor_def){.rows = c->moe.experts, .fixed = true});
+        tensor_add(list, names->bias, (struct tensor_def){.rows = c->moe.experts, .fixed = true});
     for (size_t e = 0; e < c->moe.experts; e++) {
         char stem[40];
-        snprintf(stem, sizeof stem, "mlp.experts.%zu", e);
+        snprintf(stem, sizeof stem, "%s.%zu", names->experts, e);
         if (!list->answer)
-            mlp_tensors(&experts, stem, c->moe.ffn, c->dim, false);
+            mlp_tensors(&experts, stem, names->linears, c->moe.ffn, c->dim, false);
         list->answer = list->answer ? list->answer : experts.answer;
     }
     if (c->moe.shared_ffn)
-        mlp_tensors(list, "mlp.shared_experts", c->moe.shared_ffn, c->dim, false);
+        mlp_tensors(list, names->shared, names->linears, c->moe.shared_ffn, c->dim, false);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -88,7 +98,7 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
     for (size_t i = 0; i < MLP_LINEARS; i++)
         ret->moe.xa[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
     if (m->shared_ffn)
-        mlp_saved_carve(&ret->moe.shared, slab, l, shared_at(c), t, m->shared_ffn);
+        mlp_saved_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn);
 }
 
 static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_layout *l)
@@ -102,7 +112,7 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
     for (size_t i = 0; i < MLP_LINEARS; i++)
         ret->moe.dyb[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
     if (m->shared_ffn)
-        mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), t, m->shared_ffn);
+        mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn);
 }
 
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
@@ -195,7 +205,7 @@ static void experts_forward(const struct block_ctx *ctx, float *y, const struct 
     all.n = at;
     moe_gather(ctx->num, work->moe.x, h, NULL, all, dim);
     linear_forward_each(ctx->num, wide, 2 * n);
-    swiglu_forward(ctx->num, work->moe.wide, x[0].saved.gate, x[0].saved.up, at * ffn);
+    glu_forward(ctx->num, work->moe.wide, x[0].saved.gate, x[0].saved.up, ctx->config->glu, at * ffn);
     linear_forward_each(ctx->num, down, n);
     for (size_t i = 0; i < n; i++)
         moe_scatter_add(ctx->num, y, down[i].y, s->moe.weight, x[i].rows, dim);
@@ -212,7 +222,8 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
                       c->moe.bias ? w->vec[router_bias(c)] : NULL, route, t);
     moe_group(&s->moe.groups, s->moe.chosen, route, t);
     if (c->moe.shared_ffn)
-        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], ctx->set, t, work->moe.wide);
+        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], kind_of(c), ctx->set, t,
+                    work->moe.wide);
     else
         memset(y, 0, t * c->dim * sizeof *y);
     for (size_t e = 0; e < route.experts;) {
@@ -240,11 +251,12 @@ static void expert_back(const struct block_ctx *ctx, float *dh, const struct exp
     const size_t n = x->rows.n, dim = ctx->config->dim, ffn = ctx->config->moe.ffn;
     moe_gather(num, work->moe.y, dy, NULL, x->rows, dim);
     linear_backward_x(num, work->moe.wide, x->dys.dyb[MLP_DOWN], work->moe.y, &lin[MLP_DOWN], n, false);
-    swiglu_forward(num, work->moe.act, x->saved.gate, x->saved.up, n * ffn);
+    glu_forward(num, work->moe.act, x->saved.gate, x->saved.up, ctx->config->glu, n * ffn);
     moe_weight_back(num, work->moe.dweight, work->moe.wide, work->moe.act, x->rows, ffn);
     moe_scale(num, work->moe.wide, s->moe.weight, x->rows, ffn);
     moe_scale(num, x->dys.dyb[MLP_DOWN], s->moe.weight, x->rows, lora_rank(&lin[MLP_DOWN]));
-    swiglu_backward_x(num, x->dys.gate, x->dys.up, work->moe.wide, x->saved.gate, x->saved.up, n * ffn);
+    glu_backward_x(num, x->dys.gate, x->dys.up, work->moe.wide, x->saved.gate, x->saved.up, ctx->config->glu,
+                   n * ffn);
     linear_backward_x(num, work->moe.x, x->dys.dyb[MLP_GATE], x->dys.gate, &lin[MLP_GATE], n, false);
     linear_backward_x(num, work->moe.x, x->dys.dyb[MLP_UP], x->dys.up, &lin[MLP_UP], n, true);
     moe_scatter_add(num, dh, work->moe.x, NULL, x->rows, dim);
@@ -258,7 +270,7 @@ static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d
     const struct moe_route route = route_of(c);
     const size_t t = ctx->tokens;
     if (c->moe.shared_ffn)
-        mlp_backward_x(ctx->num, dh, &d->moe.shared, dy, &s->moe.shared, &w->lin[shared_at(c)], t,
+        mlp_backward_x(ctx->num, dh, &d->moe.shared, dy, &s->moe.shared, &w->lin[shared_at(c)], kind_of(c), t,
                        work->moe.wide, false);
     else
         memset(dh, 0, t * c->dim * sizeof *dh);
@@ -280,16 +292,16 @@ static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, 
         linear_backward_w(ctx->num, g->full[ROUTER], NULL, d->moe.logits, h, ctx->tokens, c->dim,
                           c->moe.experts);
     if (c->moe.shared_ffn)
-        mlp_backward_w(ctx->num, g, shared_at(c), &d->moe.shared, dy, &s->moe.shared, h, w, ctx->tokens,
-                       work->moe.wide);
+        mlp_backward_w(ctx->num, g, shared_at(c), &d->moe.shared, dy, &s->moe.shared, h, w, kind_of(c),
+                       ctx->tokens, work->moe.wide);
     for (size_t e = 0; e < c->moe.experts; e++) {
         const struct expert x = expert_of(c, s, d, w, e);
         if (!x.rows.n || !part_wants(g, x.first, MLP_LINEARS))
             continue;
         moe_gather(ctx->num, work->moe.x, h, NULL, x.rows, c->dim);
         moe_gather(ctx->num, work->moe.y, dy, s->moe.weight, x.rows, c->dim);
-        mlp_backward_w(ctx->num, g, x.first, &x.dys, work->moe.y, &x.saved, work->moe.x, w, x.rows.n,
-                       work->moe.wide);
+        mlp_backward_w(ctx->num, g, x.first, &x.dys, work->moe.y, &x.saved, work->moe.x, w, kind_of(c),
+                       x.rows.n, work->moe.wide);
     }
 }
 

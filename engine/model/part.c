@@ -5,6 +5,7 @@
 #include "model/part.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void tensor_add(struct tensor_list *list, const char *name, struct tensor_def def)
 {
@@ -71,4 +72,16 @@ void part_pool_carve(struct paged_pool *ret, struct slab *slab, const struct par
 {
     *ret = (struct paged_pool){.type = l->kv_type, .kv_heads = kv_heads, .width = width};
     ret->data = slab_take(slab, l->blocks, paged_block_bytes(ret), 1);
+}
+
+void part_columns_take(float *to, size_t width, const float *x, size_t stride, size_t from, size_t tokens)
+{
+    for (size_t t = 0; t < tokens; t++)
+        memcpy(to + t * width, x + t * stride + from, width * sizeof *to);
+}
+
+void part_columns_put(float *x, size_t stride, size_t from, const float *own, size_t width, size_t tokens)
+{
+    for (size_t t = 0; t < tokens; t++)
+        memcpy(x + t * stride + from, own + t * width, width * sizeof *x);
 }

@@ -16,12 +16,20 @@
 
 /* --- names ------------------------------------------------------------------------------------ */
 
+/* What the tensors of a mixture of experts are called; shared: without a model of theirs NULL. */
+struct moe_names {
+    const char *router, *bias, *experts, *shared; /* of the last two: the stem */
+    const char *linears[3];                       /* gate, up, down */
+};
+extern const struct moe_names moe_usual_names;
+
 /* Where a part lists its tensors. */
 struct tensor_list {
     int (*visit)(void *arg, const struct tensor_def *def); /* once it answers other than 0, no more */
     void *arg;
     int answer;
-    char prefix[40]; /* "model.layers.3." */
+    const struct moe_names *names; /* borrowed: the family's */
+    char prefix[40];               /* "model.layers.3." */
     enum layer_part part;
 };
 void tensor_linear(struct tensor_list *list, const char *name, size_t rows, size_t cols);
@@ -89,12 +97,15 @@ union part_saved {
 
 struct mlp_dys {
     float *gate, *up; /* [T, ffn] gradients of their outputs; that of `down` is dy */
+    float *both;      /* [T, 2·ffn] where they are fused: gate and up in each row */
     float *dyb[3];    /* [T, rank] */
 };
 union part_dys {
     struct {
         float *q, *k, *v; /* of their outputs; that of `o` is dy */
         float *qn, *kn;   /* with norms only: of the norms' outputs */
+        float *qkv;       /* fused only: of its output, q, k and v in each row */
+        float *sinks;     /* with sinks only: [T, heads] what each token adds to theirs */
         float *dyb[4];    /* [T, rank] */
     } gqa;
     struct {
@@ -114,6 +125,7 @@ union part_dys {
 union part_work {
     struct {
         float *q, *o, *rstd, *xa; /* [T, heads·head] twice, [T·heads], [T, rank] */
+        float *qkv;               /* fused only */
         float *k, *v;             /* serving only: [T, kv_heads·head] */
     } gqa;
     struct {
@@ -126,7 +138,7 @@ union part_work {
         float *rstd, *xa;           /* [T], [T, rank] */
     } mla;
     struct {
-        float *wide; /* [T, ffn] */
+        float *wide; /* [T, ffn], fused [T, 2·ffn] */
     } mlp;
     struct {
         size_t rows;       /* of experts that are computed together in the forward pass, at least T */
@@ -160,13 +172,19 @@ size_t part_max_rank(const struct part_layout *l, size_t first, size_t linears);
 
 /* --- computing -------------------------------------------------------------------------------- */
 
-/* The same for every layer of a microbatch. */
+/* Tables of rotation: of layers that see all, of those with a window, and of queries where these
+ * are also multiplied by something. Those that a model has no need of are empty. */
+enum rope_table { ROPE_OF_ALL, ROPE_OF_WINDOW, ROPE_OF_QUERY, ROPE_TABLES };
+
+/* The same for every layer of a microbatch, but for what block.c sets. */
 struct block_ctx {
-    struct num *num;             /* borrowed */
-    const struct config *config; /* borrowed */
-    const struct rope *rope;     /* borrowed */
-    struct seqs seqs;            /* training and scoring: whole sequences */
-    const uint32_t *pos;         /* [tokens] position of each token in its sequence */
+    struct num *num;                  /* borrowed */
+    const struct config *config;      /* borrowed */
+    const struct rope *ropes;         /* [ROPE_TABLES] borrowed */
+    const struct rope *rope, *rope_q; /* of the layer: of keys and of queries; NULL: it is not rotated */
+    size_t window;                    /* of the layer, as in struct attn_dims */
+    struct seqs seqs;                 /* training and scoring: whole sequences */
+    const uint32_t *pos;              /* [tokens] each token's row in the tables of rotation */
     size_t tokens;
     /* Serving: rows of many sequences. */
     const struct paged_span *spans; /* [nspans] all rows, in their order */
@@ -214,22 +232,34 @@ void part_pool_carve(struct paged_pool *ret, struct slab *slab, const struct par
                      size_t width);
 bool part_wants(const struct unit_grads *g, size_t first, size_t linears);
 
-/* --- mlp.c: three linears around SwiGLU, also those of experts -------------------------------- */
+/* --- mlp.c: three linears around an activation, also those of experts ------------------------- */
 enum { MLP_GATE, MLP_UP, MLP_DOWN, MLP_LINEARS };
-void mlp_tensors(struct tensor_list *list, const char *stem, size_t ffn, size_t dim, bool bias);
+/* Where gate and up are one linear, only these. */
+enum { MLP_BOTH, MLP_FUSED_DOWN, MLP_FUSED };
+struct mlp_kind {
+    struct glu glu;
+    bool fused;
+};
+/* names [3]: of gate, up and down. */
+void mlp_tensors(struct tensor_list *list, const char *stem, const char *const *names, size_t ffn, size_t dim,
+                 bool bias);
 void mlp_saved_carve(struct mlp_saved *ret, struct slab *slab, const struct part_layout *l, size_t first,
-                     size_t tokens, size_t ffn);
+                     bool fused, size_t tokens, size_t ffn);
 void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_layout *l, size_t first,
-                   size_t tokens, size_t ffn);
-/* lin [3]; wide [T, ffn]; set as in struct linear_use */
+                   bool fused, size_t tokens, size_t ffn);
+/* lin [3]; wide [T, ffn], fused [T, 2·ffn]; set as in struct linear_use */
 void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
-                 const struct linear *lin, const uint32_t *set, size_t tokens, float *wide);
+                 const struct linear *lin, struct mlp_kind kind, const uint32_t *set, size_t tokens,
+                 float *wide);
 void mlp_backward_x(struct num *num, float *dh, const struct mlp_dys *dys, const float *dy,
-                    const struct mlp_saved *saved, const struct linear *lin, size_t tokens, float *wide,
-                    bool accumulate);
-/* `first`: index of the gate among the part's tensors. */
+                    const struct mlp_saved *saved, const struct linear *lin, struct mlp_kind kind,
+                    size_t tokens, float *wide, bool accumulate);
+/* `first`: index of the gate, or of what it is fused into, among the part's tensors. */
 void mlp_backward_w(struct num *num, const struct unit_grads *g, size_t first, const struct mlp_dys *dys,
                     const float *dy, const struct mlp_saved *saved, const float *h,
-                    const struct unit_weights *w, size_t tokens, float *wide);
+                    const struct unit_weights *w, struct mlp_kind kind, size_t tokens, float *wide);
+/* to [T, width] = columns from … of x [T, stride], and back. */
+void part_columns_take(float *to, size_t width, const float *x, size_t stride, size_t from, size_t tokens);
+void part_columns_put(float *x, size_t stride, size_t from, const float *own, size_t width, size_t tokens);
 
 #endif

@@ -16,9 +16,10 @@
 #include "file/input.h"
 #include "file/murmur.h"
 #include "model/quant_cache.h"
+#include "model/quant_out.h"
 #include "model/stored.h"
 
-enum { PIECE = 4 << 20 /* bytes of levels that are written at once */, NAME_MAX_BYTES = 4096 };
+enum { NAME_MAX_BYTES = 4096 };
 #define LAYOUT "ringd 1: levels in words, BF16 scales and biases, group 64"
 
 struct requant_making {
@@ -89,93 +90,44 @@ static int make_dir(const char *dir, struct err *err)
 
 /* --- making it -------------------------------------------------------------------------------- */
 
+static struct quant_out out_of(const struct requant_making *m, const struct tensor_def *def)
+{
+    return (struct quant_out){.name = def->name, .bits = m->how->bits, .group = QUANT_GROUP};
+}
+
 static int announce(struct requant_making *m, const char *path)
 {
     const struct unit *u = m->u;
-    struct st_out_tensor *list = calloc(3 * u->ntensors + 1, sizeof *list);
+    struct st_out_tensor *list = calloc(QUANT_OUT_TENSORS * u->ntensors + 1, sizeof *list);
     char(*names)[STORED_NAME] = calloc(2 * u->ntensors + 1, sizeof *names);
-    size_t n = 0, k = 0;
+    size_t n = 0;
     int r = list && names ? 0 : err_set(m->err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < u->ntensors && !r; i++) {
-        const struct tensor_def *def = &u->defs[i];
-        if (!is_wanted(u, i))
-            continue;
-        list[n++] = (struct st_out_tensor){.name = def->name,
-                                           .words = true,
-                                           .ndim = 2,
-                                           .shape = {def->rows, quant_words(m->how->bits, def->cols)}};
-        for (size_t side = 0; side < 2; side++, k++) {
-            stored_side_name(names[k], def->name, side ? "biases" : "scales");
-            list[n++] = (struct st_out_tensor){.name = names[k],
-                                               .dtype = DTYPE_BF16,
-                                               .ndim = 2,
-                                               .shape = {def->rows, quant_groups(QUANT_GROUP, def->cols)}};
-        }
+        const struct quant_out out = out_of(m, &u->defs[i]);
+        if (is_wanted(u, i))
+            quant_out_list(list + QUANT_OUT_TENSORS * n, names + 2 * n, &out, &u->defs[i]);
+        n += is_wanted(u, i);
     }
     if (!r)
-        r = st_writer_open(&m->out, path, list, n, m->err);
+        r = st_writer_open(&m->out, path, list, QUANT_OUT_TENSORS * n, m->err);
     free(names);
     free(list);
     return r;
 }
 
-/* A piece of a matrix. */
-struct requant_piece {
-    uint32_t *words;     /* owned */
-    float *scale, *bias; /* owned */
-    size_t rows;         /* how many it has room for */
-};
-
-static void piece_done(struct requant_piece *p)
-{
-    free(p->words);
-    free(p->scale);
-    free(p->bias);
-}
-
-static int piece_init(struct requant_piece *p, const struct tensor_def *def, size_t bits, struct err *err)
-{
-    const size_t words = quant_words(bits, def->cols), groups = quant_groups(QUANT_GROUP, def->cols);
-    const size_t fit = PIECE / sizeof *p->words / words + 1;
-    p->rows = fit < def->rows ? fit : def->rows;
-    p->words = calloc(p->rows * words + 1, sizeof *p->words);
-    p->scale = calloc(p->rows * groups + 1, sizeof *p->scale);
-    p->bias = calloc(p->rows * groups + 1, sizeof *p->bias);
-    return p->words && p->scale && p->bias ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
-
-static int put_piece(struct requant_making *m, const struct requant_piece *p, const struct tensor_def *def,
-                     size_t rows)
-{
-    char side[STORED_NAME];
-    const size_t groups = rows * quant_groups(QUANT_GROUP, def->cols);
-    int r = st_writer_words(m->out, def->name, p->words, rows * quant_words(m->how->bits, def->cols), m->err);
-    stored_side_name(side, def->name, "scales");
-    if (!r)
-        r = st_writer_append(m->out, side, p->scale, groups, m->err);
-    stored_side_name(side, def->name, "biases");
-    return r ? r : st_writer_append(m->out, side, p->bias, groups, m->err);
-}
-
 static int put_matrix(struct requant_making *m, size_t i)
 {
     const struct tensor_def *def = &m->u->defs[i];
-    const struct mat w = m->u->block.weights.lin[i].w;
-    struct requant_piece p = {.words = NULL};
+    const struct quant_out out = out_of(m, def);
     const struct st_tensor *t = st_find(m->st, def->name);
-    int r = piece_init(&p, def, m->how->bits, m->err);
     if (t)
         st_willneed(m->st, t);
-    for (size_t row = 0, now; row < def->rows && !r; row += now) {
-        now = def->rows - row < p.rows ? def->rows - row : p.rows;
-        r = gemm_quantize(m->num, p.words, p.scale, p.bias, w, row, now, m->how->bits);
-        r = r ? err_set(m->err, r,
-                        "%s holds a weight that is not finite or too large: it cannot be quantized; use "
-                        "--weights stored",
-                        def->name)
-              : put_piece(m, &p, def, now);
-    }
-    piece_done(&p);
+    int r = quant_out_put(&out, m->out, m->num, m->u->block.weights.lin[i].w, m->err);
+    if (r == -EDOM)
+        err_set(m->err, r,
+                "%s holds a weight that is not finite or too large: it cannot be quantized; use "
+                "--weights stored",
+                def->name);
     if (t)
         st_dontneed(m->st, t); /* read once: its pages would count as this stage's until the end */
     return r;

@@ -368,7 +368,8 @@ static void stage_free(struct stage *s)
         slab_free(&s->work);
     slab_free(&s->kvs);
     st_close(s->st);
-    rope_done(&s->rope);
+    for (size_t i = 0; i < ROPE_TABLES; i++)
+        rope_done(&s->ropes[i]);
     free(s->slot);
     free(s->activations);
     free(s->bwd_x_only);
@@ -467,17 +468,38 @@ static int carve_all(struct stage *s, struct err *err)
     return s->spec.scratch ? borrow_scratch(s, err) : 0;
 }
 
-static int open_rope(struct stage *s, struct err *err)
+static int open_table(struct stage *s, enum rope_table table, const double *inv, size_t rows, double scale,
+                      struct err *err)
 {
     const struct config *c = &s->spec.config;
-    const size_t width = config_rope_width(c);
-    double *inv = calloc(width / 2 + 1, sizeof *inv);
+    return rope_init(&s->ropes[table], inv, rows, config_rope_width(c),
+                     c->rope_pairs ? ROPE_NEIGHBOURS : ROPE_HALVES, scale, err);
+}
+
+/* Where longer texts are rotated otherwise, their rows lie behind those of the others. */
+static int open_ropes(struct stage *s, struct err *err)
+{
+    const struct config *c = &s->spec.config;
+    const size_t positions = s->spec.positions > s->spec.sample ? s->spec.positions : s->spec.sample,
+                 first = config_is_long(c, positions) ? c->rope_original : positions;
+    double *inv = calloc(config_rope_width(c) / 2 + 1, sizeof *inv);
     if (!inv)
         return err_set(err, -ENOMEM, "out of memory");
     config_inv_freq(c, inv);
-    const size_t positions = s->spec.positions > s->spec.sample ? s->spec.positions : s->spec.sample;
-    int r = rope_init(&s->rope, inv, positions, width, c->rope_pairs ? ROPE_NEIGHBOURS : ROPE_HALVES,
-                      config_rope_scale(c), err);
+    int r = open_table(s, ROPE_OF_ALL, inv, first, config_rope_scale(c), err);
+    if (!r && c->rope_query_beta > 0)
+        r = open_table(s, ROPE_OF_QUERY, inv, first, config_rope_scale(c), err);
+    for (size_t p = 0; !r && c->rope_query_beta > 0 && p < first; p++)
+        rope_scale_row(&s->ropes[ROPE_OF_QUERY], p, config_query_scale(c, p));
+    if (!r && first < positions) {
+        s->long_row = first;
+        config_inv_freq_long(c, inv);
+        r = rope_extend(&s->ropes[ROPE_OF_ALL], inv, positions, config_rope_scale(c), err);
+    }
+    if (!r && c->rope_window_theta > 0) {
+        config_inv_freq_window(c, inv);
+        r = open_table(s, ROPE_OF_WINDOW, inv, positions, 1, err);
+    }
     free(inv);
     return r;
 }
@@ -512,7 +534,7 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
         s->st = NULL;
     }
     if (!r)
-        r = open_rope(s, err);
+        r = open_ropes(s, err);
     if (r) {
         stage_close(s);
         return r;

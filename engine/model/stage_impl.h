@@ -37,7 +37,8 @@ struct stage {
     size_t layers;           /* of this stage */
     size_t lowest;           /* lowest layer here that gets a gradient, counted from the stage's first */
     struct st *st;           /* owned */
-    struct rope rope;
+    struct rope ropes[ROPE_TABLES];
+    size_t long_row; /* where in them the rows of longer texts begin; 0: there are none of their own */
     size_t nunits;
     struct unit *units;        /* [nunits] owned: embedding?, layers, head? */
     struct unit *embed, *head; /* into units, or NULL */
@@ -72,6 +73,13 @@ size_t stage_cached(const struct stage_spec *spec); /* positions of its contiguo
 size_t stage_sets(const struct stage_spec *spec);   /* adapters */
 
 /* stage_run.c */
+/* Where in the tables of rotation position 0 lies of a text that has at most so many positions. A
+ * cache cannot change over to the rows of longer texts, so its whole room decides. */
+size_t stage_first_row(const struct stage *s, size_t longest);
+/* The inputs of layer 0. */
+void stage_embed(const struct stage *s, float *y, const uint32_t *ids, size_t n);
+/* Before what the head multiplies, and behind what comes back. */
+void stage_scale_logits(const struct stage *s, float *h, size_t rows);
 int stage_check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err);
 struct rmsnorm_dims stage_head_dims(const struct stage *s, size_t tokens);
 

@@ -64,11 +64,12 @@ static int check_pieces(const struct stage *s, const struct stage_piece *pieces,
 /* Pieces as spans, which are shorter; returns how many. */
 static size_t lay_out(struct stage *s, const struct stage_piece *pieces, size_t n)
 {
+    const size_t first = stage_first_row(s, s->spec.positions);
     size_t spans = 0, row = 0;
     for (size_t i = 0; i < n; i++) {
         const struct stage_piece *p = &pieces[i];
         for (size_t t = 0; t < p->n; t++) {
-            s->pos[row + t] = (uint32_t)(p->at + t);
+            s->pos[row + t] = (uint32_t)(first + p->at + t);
             s->set[row + t] = p->adapter;
         }
         for (size_t t = 0; t < p->n; t += PAGED_ROWS)
@@ -105,14 +106,14 @@ int stage_rows(struct stage *s, const struct stage_piece *pieces, size_t npieces
         return r;
     const struct block_ctx ctx = {.num = s->num,
                                   .config = &s->spec.config,
-                                  .rope = &s->rope,
+                                  .ropes = s->ropes,
                                   .pos = s->pos,
                                   .tokens = rows,
                                   .spans = s->spans,
                                   .nspans = lay_out(s, pieces, npieces),
                                   .set = s->set};
     if (ids)
-        embed_forward(s->num, s->ping[0], ids, s->embed->block.weights.lin[0].w, rows);
+        stage_embed(s, s->ping[0], ids, rows);
     else
         memcpy(s->ping[0], x, rows * dim * sizeof *x);
     num_set_invariant(s->num, true);
@@ -148,6 +149,7 @@ int stage_rows_logits(struct stage *s, const uint32_t *rows, size_t n, const flo
     const int r = stage_rows_hidden(s, rows, n, s->hn, err);
     if (r)
         return r;
+    stage_scale_logits(s, s->hn, n);
     num_set_invariant(s->num, true);
     gemm_xwt(s->num, s->logits, s->hn, s->head_w, n, false);
     num_set_invariant(s->num, false);

@@ -14,7 +14,7 @@ static struct block_ctx context(const struct stage *s, const struct slot *slot)
 {
     return (struct block_ctx){.num = s->num,
                               .config = &s->spec.config,
-                              .rope = &s->rope,
+                              .ropes = s->ropes,
                               .seqs = slot->seqs,
                               .pos = slot->pos,
                               .tokens = slot->tokens};
@@ -42,10 +42,25 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     slot->seqs = (struct seqs){seqs.n, slot->start};
     slot->tokens = seqs.start[seqs.n];
     slot->drop = drop;
-    for (size_t i = 0; i < seqs.n; i++)
+    for (size_t i = 0; i < seqs.n; i++) {
+        const size_t row = stage_first_row(s, seqs.start[i + 1] - seqs.start[i]);
         for (uint32_t t = seqs.start[i]; t < seqs.start[i + 1]; t++)
-            slot->pos[t] = t - seqs.start[i];
+            slot->pos[t] = (uint32_t)(row + t - seqs.start[i]);
+    }
     return 0;
+}
+
+size_t stage_first_row(const struct stage *s, size_t longest)
+{
+    return config_is_long(&s->spec.config, longest) ? s->long_row : 0;
+}
+
+void stage_embed(const struct stage *s, float *y, const uint32_t *ids, size_t n)
+{
+    const struct config *c = &s->spec.config;
+    embed_forward(s->num, y, ids, s->embed->block.weights.lin[0].w, n);
+    if (c->embed_scale > 0)
+        vec_scale(s->num, y, (float)c->embed_scale, n * c->dim);
 }
 
 int stage_check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
@@ -64,7 +79,7 @@ int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err 
     if (r)
         return r;
     memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
-    embed_forward(s->num, slot->input, slot->ids, s->embed->block.weights.lin[0].w, slot->tokens);
+    stage_embed(s, slot->input, slot->ids, slot->tokens);
     return 0;
 }
 
@@ -144,6 +159,14 @@ struct rmsnorm_dims stage_head_dims(const struct stage *s, size_t tokens)
     return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps, 0};
 }
 
+/* Logits are linear in what the head multiplies. */
+void stage_scale_logits(const struct stage *s, float *h, size_t rows)
+{
+    const struct config *c = &s->spec.config;
+    if (c->logit_scale > 0)
+        vec_scale(s->num, h, (float)c->logit_scale, rows * c->dim);
+}
+
 double stage_loss(struct stage *s, size_t at, const struct xent *xent)
 {
     struct slot *slot = &s->slot[at];
@@ -152,9 +175,11 @@ double stage_loss(struct stage *s, size_t at, const struct xent *xent)
     bool train = xent->dscale != 0;
     float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->block.grads.full[1];
     rmsnorm_forward(s->num, s->hn, s->rstd, x, norm, dims);
+    stage_scale_logits(s, s->hn, slot->tokens);
     double loss = xent_forward(s->num, train ? s->dh : NULL, dw, s->hn, s->head_w, xent, slot->tokens);
     if (!train)
         return loss;
+    stage_scale_logits(s, s->dh, slot->tokens);
     if (s->head->block.grads.full[0])
         rmsnorm_backward_w(s->num, s->head->block.grads.full[0], s->dh, s->rstd, x, dims);
     rmsnorm_backward_x(s->num, slot->dtop, s->dh, s->rstd, x, norm, dims);
@@ -179,11 +204,14 @@ static float *bottom_gradient(const struct stage *s, const struct slot *slot, si
     return s->lowest == 0 ? dx : NULL;
 }
 
-static void embed_backward(struct stage *s, struct slot *slot, const float *d)
+static void embed_backward(struct stage *s, struct slot *slot, float *d)
 {
-    if (s->embed && s->embed->block.grads.full[0])
-        embed_backward_w(s->num, s->embed->block.grads.full[0], d, slot->ids, slot->tokens,
-                         s->spec.config.dim);
+    const struct config *c = &s->spec.config;
+    if (!s->embed || !s->embed->block.grads.full[0])
+        return;
+    if (c->embed_scale > 0)
+        vec_scale(s->num, d, (float)c->embed_scale, slot->tokens * c->dim);
+    embed_backward_w(s->num, s->embed->block.grads.full[0], d, slot->ids, slot->tokens, c->dim);
 }
 
 /* A stage without layers only hands the gradient on. */
@@ -308,6 +336,8 @@ void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64
             adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale,
                        param->def.role == PARAM_B ? &of_b : opt, step);
         }
+    for (size_t i = 0; i < s->nunits; i++)
+        unit_refresh(&s->units[i]);
     stage_skip_update(s);
 }
 
@@ -355,11 +385,11 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
         return r;
     struct slot geometry = {.tokens = n, .pos = s->slot[0].pos};
     for (size_t t = 0; t < n; t++)
-        geometry.pos[t] = (uint32_t)(at + t);
+        geometry.pos[t] = (uint32_t)(stage_first_row(s, room) + at + t);
     struct block_ctx ctx = context(s, &geometry);
     float *cur = s->ping[0], *next = s->ping[1];
     if (ids)
-        embed_forward(s->num, cur, ids, s->embed->block.weights.lin[0].w, n);
+        stage_embed(s, cur, ids, n);
     else
         memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
     for (size_t l = 0; l < s->layers; l++) {
@@ -381,6 +411,7 @@ const float *stage_logits(struct stage *s)
 {
     const float *last = s->ping[0] + (s->decoded - 1) * s->spec.config.dim;
     rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->block.weights.vec[0], stage_head_dims(s, 1));
+    stage_scale_logits(s, s->hn, 1);
     gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
     return s->logits;
 }

@@ -26,7 +26,7 @@ void stored_side_name(char ret[STORED_NAME], const char *name, const char *side)
 }
 
 /* "….mlp.experts.7.gate_proj.weight" → "….mlp.switch_mlp.gate_proj.weight" and 7. */
-static bool stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name)
+bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name)
 {
     const char *at = strstr(name, ".experts.");
     int used = 0;
@@ -67,7 +67,7 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
 void stored_module_name(char ret[STORED_NAME], const char *name)
 {
     size_t expert;
-    if (!stack_name(ret, &expert, name))
+    if (!stored_stack_name(ret, &expert, name))
         snprintf(ret, STORED_NAME, "%s", name);
     if (ends_with(ret, WEIGHT))
         ret[strlen(ret) - strlen(WEIGHT)] = 0;
@@ -107,7 +107,7 @@ static bool find(struct found *f, const struct st *st, const char *name)
     size_t slice = 0;
     const char *at = name;
     bool is_stack = false;
-    if (!st_find(st, name) && stack_name(in_stack, &slice, name)) {
+    if (!st_find(st, name) && stored_stack_name(in_stack, &slice, name)) {
         at = in_stack;
         is_stack = true;
     }

@@ -49,6 +49,10 @@ void stored_model_name(char ret[STORED_NAME], const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);
 
+/* The name in mlx-lm's files of the stack that an expert's matrix is in, and which one of it that
+ * is. false: it is no expert's. */
+bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name);
+
 /* The module of a matrix as mlx-lm names it: "X.weight" → "X", one of its stack for an expert. */
 void stored_module_name(char ret[STORED_NAME], const char *name);
 

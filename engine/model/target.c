@@ -189,7 +189,7 @@ bool tune_has_target(const struct family *f, const struct config *c, const char 
 const char *tune_default_targets(const struct config *c)
 {
     if (!c->mla.kv_rank)
-        return "q_proj,v_proj";
+        return c->fused ? "qkv_proj" : "q_proj,v_proj";
     if (!strcmp(c->family, "deepseek_v3"))
         return c->mla.q_rank ? "q_b_proj,kv_a_proj_with_mqa" : "q_proj,kv_a_proj_with_mqa";
     return c->mla.q_rank ? "q_b_proj,kv_b_proj" : "q_proj,kv_b_proj";

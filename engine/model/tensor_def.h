@@ -16,9 +16,10 @@ struct tensor_def {
     char name[TENSOR_NAME]; /* "model.layers.3.self_attn.q_proj.weight" */
     size_t rows, cols;      /* cols = 0: a vector of `rows` */
     enum layer_part part;
-    bool linear; /* LoRA may be put on it */
-    bool fixed;  /* never trained, and f32 wherever it is written: what balances a router */
-    bool cold;   /* an expert's: only some tokens need it, so it is not read ahead */
+    bool linear;   /* LoRA may be put on it */
+    bool fixed;    /* never trained, and f32 wherever it is written: what balances a router */
+    bool plus_one; /* a norm's: what it multiplies by is 1 more */
+    bool cold;     /* an expert's: only some tokens need it, so it is not read ahead */
 };
 
 #endif

@@ -44,6 +44,7 @@ static int walk_one(void *arg, const struct tensor_def *def)
     if (w->tune->kind == TUNE_FULL) {
         struct param_def p = {.role = PARAM_FULL,
                               .fixed = def->fixed,
+                              .plus_one = def->plus_one,
                               .tensor = w->tensor,
                               .rows = def->rows,
                               .cols = def->cols};
@@ -108,7 +109,7 @@ void param_init(float *w, const struct param_def *def, const struct tune *tune, 
     bool bias = strstr(def->name, "bias") != NULL;
     if (def->role == PARAM_A)
         rng_fill_uniform(&rng, w, n, -bound, bound);
-    else if (def->role == PARAM_B || bias)
+    else if (def->role == PARAM_B || bias || def->plus_one)
         memset(w, 0, n * sizeof *w);
     else if (def->cols)
         rng_fill_normal(&rng, w, n, 0, c->init_std);

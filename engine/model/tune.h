@@ -88,6 +88,7 @@ enum param_role { PARAM_FULL, PARAM_A, PARAM_B };
 struct param_def {
     char name[TENSOR_NAME + 32]; /* "model.layers.0.self_attn.q_proj.lora_A.weight", or the tensor's own */
     enum param_role role;
+    bool plus_one;     /* a norm's, which multiplies by 1 more */
     bool fixed;        /* travels and is written with the others, but is never updated */
     size_t tensor;     /* index of the tensor_def it belongs to */
     size_t rows, cols; /* cols = 0: vector */
@@ -103,8 +104,8 @@ size_t tune_unit_elements(const struct tune *tune, const struct family *f, const
                           size_t unit);
 
 /* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices
- * normal(0, init_std), norms one, biases zero. Drawn from the seed and the parameter's name, so
- * they do not depend on the split. */
+ * normal(0, init_std), norms so that they multiply by one, biases zero. Drawn from the seed and the
+ * parameter's name, so they do not depend on the split. */
 void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
 
 /* The lowest layer (0-based) that gets a gradient; config->layers if none does. */

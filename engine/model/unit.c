@@ -100,8 +100,8 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
         tune_params(&tunes[set], f, c, index, fill_param, &fill);
         u->nparams = u->all_nparams[set] = fill.params;
     }
-    u->block.attention = f->attention;
-    u->block.mlp = block_mlp(c, index - 1);
+    if (index > 0 && index <= c->layers)
+        block_init(&u->block, c, index - 1);
     return 0;
 }
 
@@ -175,7 +175,7 @@ void unit_carve(struct unit *u, struct slab *slab, bool training)
     }
     for (size_t t = 0; t < u->ntensors; t++) {
         const struct tensor_def *def = &u->defs[t];
-        if (!def->cols && !is_trained(u, t))
+        if (!def->cols && (!is_trained(u, t) || def->plus_one))
             u->block.weights.vec[t] = u->vec[t] = slab_floats(slab, def->rows, 1);
         if (is_joined(u, t) && !is_trained(u, t))
             u->joined[t] = slab_floats(slab, def->rows, def->cols);
@@ -267,8 +267,10 @@ static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, s
                  def->name);
     if (*why)
         return;
-    if (u->vec[i]) {
+    if (u->vec[i] && !is_trained(u, i)) {
         stored_to_f32(&s, def, u->vec[i]);
+        for (size_t k = 0; def->plus_one && k < def->rows; k++)
+            u->vec[i][k] += 1;
     } else if (is_trained(u, i)) {
         stored_to_f32(&s, def, param_of(u, i)->w);
     } else {
@@ -300,6 +302,16 @@ static void params_start(struct unit *u, const struct tune *tune, const struct c
             param_init(u->params[i].w, &u->params[i].def, tune, c);
 }
 
+void unit_refresh(struct unit *u)
+{
+    for (size_t i = 0; i < u->nparams; i++) {
+        const struct param *p = &u->params[i];
+        float *to = u->vec[p->def.tensor];
+        for (size_t k = 0; to && p->def.role == PARAM_FULL && k < p->n; k++)
+            to[k] = p->w[k] + 1;
+    }
+}
+
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, const struct config *c,
                  char *complaints, size_t size)
 {
@@ -317,6 +329,7 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, 
         unit_choose(u, set);
         params_start(u, &tunes[set], c);
     }
+    unit_refresh(u);
     return bad;
 }
 
@@ -377,4 +390,5 @@ void unit_pack(const struct unit *u, const struct param_piece *piece, float *out
 void unit_unpack(struct unit *u, const struct param_piece *piece, const float *in)
 {
     unit_copy(u, piece, copy_in, (float *)in); /* only read */
+    unit_refresh(u);
 }

@@ -40,12 +40,13 @@ struct unit {
     struct param *all_params; /* [sets · most] */
     size_t *all_nparams;      /* [sets] */
     float **all_a, **all_b;   /* [sets · ntensors] */
-    float **vec;              /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
+    float **
+        vec; /* [ntensors] f32 copies of frozen vectors, and norms that are used with 1 more: norms are small and always wanted in
                                 f32 */
-    struct quant *quant;      /* [ntensors] of matrices that are quantized */
-    float **scale;            /* [ntensors] the same of the scales of FP8 linears */
-    float **joined;           /* [ntensors] and of what is stored in two parts, or NULL */
-    struct param *params;     /* [nparams] */
+    struct quant *quant;  /* [ntensors] of matrices that are quantized */
+    float **scale;        /* [ntensors] the same of the scales of FP8 linears */
+    float **joined;       /* [ntensors] and of what is stored in two parts, or NULL */
+    struct param *params; /* [nparams] */
 };
 
 /* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] of several adapters may lie
@@ -67,6 +68,9 @@ void unit_carve(struct unit *u, struct slab *slab, bool training);
  * afterwards. */
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, const struct config *c,
                  char *complaints, size_t size);
+
+/* After its trained values have changed: norms that multiply by 1 more get it again. */
+void unit_refresh(struct unit *u);
 
 /* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model
  * whose matrices differ, or NULL. */

@@ -97,9 +97,9 @@ void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size
 }
 
 int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
-                  size_t rows, size_t bits)
+                  size_t rows, size_t bits, size_t group)
 {
-    const size_t across = quant_words(bits, w.cols), groups = quant_groups(QUANT_GROUP, w.cols);
+    const size_t across = quant_words(bits, w.cols), groups = quant_groups(group, w.cols);
     int failed = 0;
     if (w.cols > num_lane(num, 0).floats)
         return -EOVERFLOW;
@@ -109,7 +109,8 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
     for (size_t r = 0; r < rows; r++) {
         float *x = num_lane(num, omp_get_thread_num()).data;
         gemm_rows(num, x, w, row + r, 1);
-        const int e = quant_row(words + r * across, scale + r * groups, bias + r * groups, x, w.cols, bits);
+        const int e =
+            quant_row(words + r * across, scale + r * groups, bias + r * groups, x, w.cols, bits, group);
         failed = e < failed ? e : failed;
     }
     return failed;

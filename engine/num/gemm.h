@@ -18,7 +18,7 @@ void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size
 /* The same rows quantized as quant_row does it: words, scale and bias [rows] times a row's. −EDOM:
  * a weight is not finite. */
 int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
-                  size_t rows, size_t bits);
+                  size_t rows, size_t bits, size_t group);
 
 /* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. Multiplied in what num_compute
  * says, and in the order that num_set_invariant says. */

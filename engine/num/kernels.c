@@ -323,8 +323,9 @@ INLINE vf sigmoid(vf x)
     return 1.0f / (1.0f + vexp(-x));
 }
 
-static void swiglu(float *y, const float *g, const float *u, size_t n)
+static void swiglu(float *y, const float *g, const float *u, size_t n, float limit)
 {
+    (void)limit;
     EACH(i, m, n)
     {
         vf gate = load_m(g + i, m);
@@ -333,13 +334,77 @@ static void swiglu(float *y, const float *g, const float *u, size_t n)
 }
 
 /* Everything is loaded before anything is stored: the outputs may lie on the inputs. */
-static void swiglu_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n)
+static void swiglu_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n,
+                        float limit)
 {
+    (void)limit;
     EACH(i, m, n)
     {
         vf d = load_m(dy + i, m), gate = load_m(g + i, m), up = load_m(u + i, m), s = sigmoid(gate);
         store_m(dg + i, d * up * s * (1.0f + gate * (1.0f - s)), m);
         store_m(du + i, d * gate * s, m);
+    }
+}
+
+/* x·σ(2z), for tanh(z) = 2σ(2z) − 1; the slope of 2z is beside it. */
+INLINE vf gelu_sigmoid(vf x, vf *slope)
+{
+    const float twice = 2 * 0.79788456080286535588f, cube = 0.044715f;
+    const vf square = x * x;
+    *slope = twice * (1.0f + 3.0f * cube * square);
+    return sigmoid(twice * x * (1.0f + cube * square));
+}
+
+static void geglu(float *y, const float *g, const float *u, size_t n, float limit)
+{
+    (void)limit;
+    EACH(i, m, n)
+    {
+        vf gate = load_m(g + i, m), slope;
+        store_m(y + i, gate * gelu_sigmoid(gate, &slope) * load_m(u + i, m), m);
+    }
+}
+
+static void geglu_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n,
+                       float limit)
+{
+    (void)limit;
+    EACH(i, m, n)
+    {
+        vf d = load_m(dy + i, m), gate = load_m(g + i, m), up = load_m(u + i, m), slope;
+        const vf s = gelu_sigmoid(gate, &slope);
+        /* where the gate is far out, its cube may be infinite, and s·(1 − s) is 0 */
+        const vf bent = gate * (s * (1.0f - s)) * vmin(splat(1e4f), slope);
+        store_m(dg + i, d * up * (s + bent), m);
+        store_m(du + i, d * gate * s, m);
+    }
+}
+
+static const float clamped_steep = 1.702f;
+
+static void clamped(float *y, const float *g, const float *u, size_t n, float limit)
+{
+    EACH(i, m, n)
+    {
+        const vf gate = vmin(splat(limit), load_m(g + i, m)); /* NaN stays NaN */
+        const vf up = vmax(splat(-limit), vmin(splat(limit), load_m(u + i, m)));
+        store_m(y + i, (up + 1.0f) * (gate * sigmoid(clamped_steep * gate)), m);
+    }
+}
+
+/* What was cut off has no slope; at the limit itself it has one, as in the reference. */
+static void clamped_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n,
+                         float limit)
+{
+    const vf none = {0}, most = splat(limit), least = splat(-limit);
+    EACH(i, m, n)
+    {
+        const vf d = load_m(dy + i, m), raw = load_m(g + i, m), wide = load_m(u + i, m);
+        const vf gate = vmin(most, raw), up = vmax(least, vmin(most, wide));
+        const vf s = sigmoid(clamped_steep * gate);
+        const vf slope = s * (1.0f + clamped_steep * gate * (1.0f - s));
+        store_m(dg + i, blend(raw <= most, d * (up + 1.0f) * slope, none), m);
+        store_m(du + i, blend((wide <= most) & (wide >= least), d * gate * s, none), m);
     }
 }
 
@@ -440,8 +505,8 @@ const struct kernels KERNELS = {
     .rmsnorm_dw = rmsnorm_dw,
     .rope = rope,
     .rope_neighbours = rope_neighbours,
-    .swiglu = swiglu,
-    .swiglu_back = swiglu_back,
+    .glu = {[GLU_SILU] = swiglu, [GLU_GELU_TANH] = geglu, [GLU_CLAMPED] = clamped},
+    .glu_back = {[GLU_SILU] = swiglu_back, [GLU_GELU_TANH] = geglu_back, [GLU_CLAMPED] = clamped_back},
     .adamw = adamw,
     .dropout = dropout,
 };

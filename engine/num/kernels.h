@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "num/glu.h"
 #include "num/block.h"
 #include "num/dtype.h"
 #include "num/num.h"
@@ -98,8 +99,10 @@ struct kernels {
     void (*rope)(float *x, const float *cos, const float *sin, size_t half, bool inverse); /* (i, i + half) */
     void (*rope_neighbours)(float *x, const float *cos, const float *sin, size_t half,
                             bool inverse); /* (2i, 2i + 1) */
-    void (*swiglu)(float *y, const float *g, const float *u, size_t n);
-    void (*swiglu_back)(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n);
+    /* By kind; limit: of GLU_CLAMPED. */
+    void (*glu[GLU_KINDS])(float *y, const float *g, const float *u, size_t n, float limit);
+    void (*glu_back[GLU_KINDS])(float *dg, float *du, const float *dy, const float *g, const float *u,
+                                size_t n, float limit);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw_consts *c);
     /* y = x · mask for whole groups of DROPOUT_GROUP elements, `group` being the number of the
      * first. */
@@ -126,8 +129,8 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 struct packed_kernels;
-/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them, or else
- * the same. */
+/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them where that
+ * is faster, or else the same. */
 const struct packed_kernels *num_packed(const struct num *num);
 const struct packed_kernels *num_packed_bf16(const struct num *num);
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when

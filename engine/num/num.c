@@ -2,6 +2,7 @@
  *
  * The arithmetic unit: owns the scratch of a process and knows its threads and kernels. Made once
  * by whoever owns the computing thread, then passed to every layer by that thread. */
+#include "num/faster.h"
 #include "num/integer.h"
 #include "num/kernels.h"
 #include "num/packed.h"
@@ -29,6 +30,13 @@ struct num {
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
 
+/* The instruction for bf16 where it is the faster way to the same bits, or else what f32 has. */
+static const struct packed_kernels *pick_bf16(const struct num *num)
+{
+    const struct packed_kernels *k = isa_pick_packed_bf16();
+    return num->packed && k && faster_than(k, num->packed, num_panel(num).data) ? k : num->packed;
+}
+
 int num_new(struct num **ret, int threads, struct err *err)
 {
     if (threads < 0 || threads > THREADS_MAX)
@@ -49,7 +57,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     num->kernels = isa_pick();
     num->integers = isa_pick_int();
     num->packed = isa_pick_packed();
-    num->bf16 = isa_pick_packed_bf16();
+    num->bf16 = pick_bf16(num);
     *ret = num;
     return 0;
 }
@@ -100,6 +108,11 @@ const char *num_isa(const struct num *num)
     return num->kernels->isa;
 }
 
+const char *num_isa_bf16(const struct num *num)
+{
+    return num->bf16 != num->packed ? "avx512_bf16" : num_isa(num);
+}
+
 const struct kernels *num_kernels(const struct num *num)
 {
     return num->kernels;
@@ -117,7 +130,7 @@ const struct packed_kernels *num_packed(const struct num *num)
 
 const struct packed_kernels *num_packed_bf16(const struct num *num)
 {
-    return num->packed && num->bf16 ? num->bf16 : num->packed;
+    return num->bf16;
 }
 
 struct scratch num_panel(const struct num *num)

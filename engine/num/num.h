@@ -26,6 +26,9 @@ void num_free(struct num *num);
 int num_threads(const struct num *num);
 const char *
 num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector kernels were compiled for */
+/* What numbers rounded to bf16 are multiplied with: "avx512_bf16", where the CPU has it and is
+ * faster with it, which is timed in num_new; else as num_isa. */
+const char *num_isa_bf16(const struct num *num);
 
 /* What x · Wᵀ is multiplied in (gemm_xwt): NUM_F32, as from the beginning; NUM_INT8: with quantized
  * weights x is rounded to 8 bits for many rows, and for few with weights of 4 bits; NUM_BF16: for

@@ -65,6 +65,24 @@ static float loss(const struct quant_sides *s, const float *x, size_t n)
     return sum;
 }
 
+/* n levels, one behind the other; they fill words. */
+static uint32_t *put_levels(uint32_t *words, const struct quant_sides *s, const float *x, size_t n,
+                            size_t bits)
+{
+    uint64_t word = 0;
+    size_t filled = 0;
+    for (size_t i = 0; i < n; i++) {
+        word |= (uint64_t)level(x[i], s) << filled;
+        filled += bits;
+        if (filled >= QUANT_WORD) {
+            *words++ = (uint32_t)word;
+            word >>= QUANT_WORD;
+            filled -= QUANT_WORD;
+        }
+    }
+    return words;
+}
+
 /* With few levels it pays to cut the rarest weights off: of nine ranges, each end drawn in by
  * nothing, 4 or 8 % of the spread, the one with the least squared error. */
 static struct quant_sides best_sides(float low, float high, float levels, const float *x, size_t n)
@@ -98,24 +116,19 @@ static int group_sides(struct quant_sides *ret, const float *x, size_t n, float 
     return 0;
 }
 
-int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits)
+int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits,
+              size_t group)
 {
     const float levels = (float)((1u << bits) - 1);
-    const size_t per_word = QUANT_WORD / bits;
     for (size_t at = 0, n; at < cols; at += n, scale++, bias++) {
-        n = cols - at < QUANT_GROUP ? cols - at : QUANT_GROUP;
+        n = cols - at < group ? cols - at : group;
         struct quant_sides s;
         int r = group_sides(&s, x + at, n, levels);
         if (r)
             return r;
         *scale = s.scale;
         *bias = s.bias;
-        for (size_t i = at; i < at + n; i += per_word) {
-            uint32_t word = 0;
-            for (size_t k = 0; k < per_word; k++)
-                word |= level(x[i + k], &s) << (k * bits);
-            *words++ = word;
-        }
+        words = put_levels(words, &s, x + at, n, bits);
     }
     return 0;
 }

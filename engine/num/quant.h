@@ -16,7 +16,7 @@
 #include "num/dtype.h"
 
 enum {
-    QUANT_GROUP = 64, /* of what is quantized here; read are 32, 64 and 128 */
+    QUANT_GROUP = 64, /* of what is quantized for a job; others are 32 and 128 */
     QUANT_WORD = 32,  /* bits of a word */
     QUANT_MOST = 8,   /* bits */
     QUANT_FP4_GROUP = 32,
@@ -48,10 +48,12 @@ static inline size_t quant_groups(size_t group, size_t cols)
     return (cols + group - 1) / group;
 }
 
-/* Quantizes a row in groups of QUANT_GROUP: words [quant_words], scale and bias [quant_groups],
- * both rounded to what BF16 holds. A weight is off by at most half of its group's scale, and near
- * the ends of its group by what was cut off: the rounding of scale and bias, and with 4 bits up to
- * 8 % of the group's spread. −EDOM: a weight is not finite, or too large to scale. */
-int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits);
+/* Quantizes a row in groups, as quant_is_possible says: words [quant_words], scale and bias
+ * [quant_groups], both rounded to what BF16 holds. A weight is off by at most half of its group's
+ * scale, and near the ends of its group by what was cut off: the rounding of scale and bias, and
+ * with 2 to 4 bits up to 8 % of the group's spread. −EDOM: a weight is not finite, or too large to
+ * scale. */
+int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits,
+              size_t group);
 
 #endif

@@ -92,7 +92,7 @@ static void run_norm(struct bench *b)
 
 static void run_swiglu(struct bench *b)
 {
-    swiglu_forward(b->num, b->y, b->x, b->x, b->n * b->cols);
+    glu_forward(b->num, b->y, b->x, b->x, (struct glu){0}, b->n * b->cols);
 }
 
 static void run_dropout(struct bench *b)
@@ -174,7 +174,7 @@ static void latent(struct num *num, size_t n, size_t len)
     for (size_t i = 0; i < d.heads * out * d.rank; i++)
         memcpy(&half[i], (const char *)&w[i] + 2, sizeof *half);
     b.w = (struct mat){.data = half, .dtype = DTYPE_BF16, .rows = d.heads * out, .cols = d.rank};
-    b.dims = (struct attn_dims){d.heads, 1, wide, 0.07f, d.rank, wide, 0};
+    b.dims = (struct attn_dims){d.heads, 1, wide, 0.07f, d.rank, wide, 0, 0, NULL};
     b.x = numbers(n * d.heads * (d.nope + d.rope), "q");
     b.y = numbers(n * d.heads * d.value, "o");
     b.qkvo[0] = numbers(len * wide, "c");
@@ -226,9 +226,9 @@ static int measure(int threads)
         {4, 2048, 2048}, {1, 8192, 2048},  {1, 768, 768}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         products(num, shapes[i][0], shapes[i][1], shapes[i][2]);
-    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0, 0});
-    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0, 0});
-    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0, 0});
+    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0, 0, 0, NULL});
+    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0, 0, 0, NULL});
+    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0, 0, 0, NULL});
     static const size_t chunks[][2] = {{16, 16},   {64, 64},    {64, 2048},  {128, 2048}, {256, 2048},
                                        {512, 512}, {512, 1024}, {512, 2048}, {512, 8192}};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)

@@ -266,7 +266,7 @@ static void check_merged(const char *family, enum block_type type)
 {
     struct world w;
     struct st *got, *want;
-    struct merge_result done;
+    struct rewrite_result done;
     struct config c;
     struct err err;
     world_open(&w, family, (struct gguf_how){.block = type});
@@ -275,7 +275,7 @@ static void check_merged(const char *family, enum block_type type)
                                folder = {w.plain.path, w.adapter, w.folder_out, DTYPE_F32, NULL, NULL};
     must(merge_run(&folder, &done, &err), &err);
     must(merge_run(&file, &done, &err), &err);
-    assert_int_equal(done.linears, 2);
+    assert_int_equal(done.changed, 2);
     must(st_open_dir(&got, w.file_out, NULL, NULL, &err), &err);
     must(st_open_dir(&want, w.folder_out, NULL, NULL, &err), &err);
     assert_int_equal(st_count(got), st_count(want));

@@ -17,10 +17,11 @@
 #include "file/input.h"
 #include "model/stage_impl.h"
 #include "tests/lib/chain.h"
+#include "tests/lib/examples.h"
 #include "tests/lib/near.h"
 #include "tests/lib/golden.h"
 
-enum { TOKENS = 96, MICROBATCHES = 4, STEPS = 5, GREEDY = 32, MOST_EXPERTS = 8 };
+enum { MOST_TOKENS = EXAMPLES_TOKENS, MICROBATCHES = EXAMPLES, STEPS = 5, GREEDY = 32, MOST_EXPERTS = 8 };
 enum { END = SIZE_MAX >> 1 }; /* of a cut: the last layer, whichever that is */
 
 /* One to four stages and more than that: even and uneven, without layers at the bottom, in the
@@ -37,6 +38,14 @@ struct use {
     const char *name;
     const char *set; /* of adapters */
 };
+
+/* Of the text whose logits are known. */
+static size_t tokens_of(const struct golden *g)
+{
+    const size_t n = json_array_size(golden_json(g, "logits", "ids", NULL));
+    assert_in_range(n, 1, MOST_TOKENS);
+    return n;
+}
 
 /* Names the case where a comparison fails. */
 struct label {
@@ -63,9 +72,9 @@ static struct chain_spec spec_for(const struct golden *g, struct chain_cut cut)
                                .tune = {.end_layer = g->config.layers},
                                .cut = cut,
                                .slots = 1,
-                               .tokens = TOKENS,
+                               .tokens = MOST_TOKENS,
                                .seqs = MICROBATCHES,
-                               .positions = TOKENS};
+                               .positions = MOST_TOKENS};
 }
 
 /* --- logits ----------------------------------------------------------------------------------- */
@@ -81,38 +90,39 @@ static double logprob_of(const float *logits, size_t vocab, uint32_t id)
 }
 
 struct text {
-    uint32_t ids[TOKENS], start[2];
-    int32_t labels[TOKENS];
+    uint32_t ids[MOST_TOKENS], start[2];
+    int32_t labels[MOST_TOKENS];
 };
 
 static struct microbatch text_open(struct text *t, const struct golden *g)
 {
-    assert_int_equal(golden_ids(golden_json(g, "logits", "ids", NULL), t->ids, TOKENS), TOKENS);
+    const size_t n = tokens_of(g);
+    assert_int_equal(golden_ids(golden_json(g, "logits", "ids", NULL), t->ids, n), n);
     t->start[0] = 0;
-    t->start[1] = TOKENS;
-    for (size_t i = 0; i < TOKENS; i++)
-        t->labels[i] = i + 1 < TOKENS ? (int32_t)t->ids[i + 1] : 0;
+    t->start[1] = (uint32_t)n;
+    for (size_t i = 0; i < n; i++)
+        t->labels[i] = i + 1 < n ? (int32_t)t->ids[i + 1] : 0;
     return (struct microbatch){.seqs = {1, t->start}, .ids = t->ids, .labels = t->labels};
 }
 
 /* Log-probabilities of the forward pass, and what passes between the stages. */
 static void check_scores(const struct golden *g, struct chain_cut cut, float *logprob)
 {
-    size_t vocab = g->config.vocab;
+    size_t vocab = g->config.vocab, tokens = tokens_of(g);
     struct text text;
     struct microbatch mb = text_open(&text, g);
     struct chain c;
     struct chain_spec spec = spec_for(g, cut);
     chain_open(&c, &spec);
     chain_forward(&c, 0, &mb, 0, logprob);
-    const float *logits = golden_floats(g, TOKENS * vocab, "logits");
-    for (size_t t = 0; t < TOKENS; t++) {
+    const float *logits = golden_floats(g, tokens * vocab, "logits");
+    for (size_t t = 0; t < tokens; t++) {
         float want = (float)logprob_of(logits + t * vocab, vocab, (uint32_t)text.labels[t]);
         assert_near(&logprob[t], &want, 1, 1e-4, label(g, &c, "log-probability at %zu", t).text);
     }
     for (size_t i = 1; i < c.spec.cut.n; i++)
         if (chain_first(&c, i) < g->config.layers) {
-            size_t n = TOKENS * g->config.dim, l = chain_first(&c, i);
+            size_t n = tokens * g->config.dim, l = chain_first(&c, i);
             assert_near(c.act[i], golden_floats(g, n, "hidden.%zu", l), n, 1e-4,
                         label(g, &c, "input of layer %zu", l).text);
         }
@@ -124,11 +134,11 @@ static void scores_match(void **state)
     const struct use *use = *state;
     struct golden g;
     golden_open(&g, use->name);
-    float one[TOKENS], more[TOKENS];
+    float one[MOST_TOKENS], more[MOST_TOKENS];
     check_scores(&g, cuts[0], one);
     for (size_t i = 1; i < CUTS; i++) {
         check_scores(&g, cuts[i], more);
-        assert_same_bits(more, one, TOKENS, "log-probabilities of a chain against one stage");
+        assert_same_bits(more, one, tokens_of(&g), "log-probabilities of a chain against one stage");
     }
     golden_close(&g);
 }
@@ -148,10 +158,10 @@ static void both_spellings_agree(void **state)
     must(config_parse(&newer.config, json, n, &err), &err);
     free(json);
     assert_memory_equal(&newer.config, &g.config, sizeof g.config); /* padding is zero */
-    float older[TOKENS], other[TOKENS];
+    float older[MOST_TOKENS], other[MOST_TOKENS];
     check_scores(&g, cuts[0], older);
     check_scores(&newer, cuts[0], other);
-    assert_same_bits(other, older, TOKENS, "log-probabilities under the newer config");
+    assert_same_bits(other, older, tokens_of(&g), "log-probabilities under the newer config");
     golden_close(&g);
 }
 
@@ -169,7 +179,7 @@ static void start_from(struct chain_spec *spec, struct adapter_in **ret, const s
  * position. */
 static void check_prefill(const struct golden *g, const struct use *use, struct chain_cut cut, size_t chunk)
 {
-    size_t vocab = g->config.vocab;
+    size_t vocab = g->config.vocab, tokens = tokens_of(g);
     struct text text;
     text_open(&text, g);
     struct chain c;
@@ -182,10 +192,10 @@ static void check_prefill(const struct golden *g, const struct use *use, struct 
     if (in)
         chain_load(&c, in);
     adapter_in_close(in);
-    const float *want = use->set ? golden_floats(g, TOKENS * vocab, "lora_%s.logits", use->set)
-                                 : golden_floats(g, TOKENS * vocab, "logits");
-    for (size_t at = 0, n; at < TOKENS; at += n) {
-        n = chunk < TOKENS - at ? chunk : TOKENS - at;
+    const float *want = use->set ? golden_floats(g, tokens * vocab, "lora_%s.logits", use->set)
+                                 : golden_floats(g, tokens * vocab, "logits");
+    for (size_t at = 0, n; at < tokens; at += n) {
+        n = chunk < tokens - at ? chunk : tokens - at;
         const float *got = chain_decode(&c, text.ids + at, n, at);
         assert_near(got, want + (at + n - 1) * vocab, vocab, 1e-4,
                     label(g, &c, "logits at %zu, chunks of %zu, adapter %s", at + n - 1, chunk,
@@ -197,7 +207,7 @@ static void check_prefill(const struct golden *g, const struct use *use, struct 
 
 static void prefill_matches(void **state)
 {
-    static const size_t chunks[] = {TOKENS, 1, 7, 50};
+    static const size_t chunks[] = {MOST_TOKENS, 1, 7, 50};
     const struct use *use = *state, base = {use->name, NULL};
     struct golden g;
     golden_open(&g, use->name);
@@ -224,8 +234,8 @@ static void greedy_text_matches(void **state)
     const struct use *use = *state;
     struct golden g;
     golden_open(&g, use->name);
-    uint32_t prompt[TOKENS], tokens[GREEDY];
-    size_t n = golden_ids(golden_json(&g, "generate", "prompt", NULL), prompt, TOKENS - GREEDY);
+    uint32_t prompt[MOST_TOKENS], tokens[GREEDY];
+    size_t n = golden_ids(golden_json(&g, "generate", "prompt", NULL), prompt, MOST_TOKENS - GREEDY);
     size_t count = golden_ids(golden_json(&g, "generate", "tokens", NULL), tokens, GREEDY);
     const float *want = golden_floats(&g, GREEDY * g.config.vocab, "gen.logits");
     assert_int_equal(count, GREEDY);
@@ -233,6 +243,8 @@ static void greedy_text_matches(void **state)
         struct chain c;
         struct chain_spec spec = spec_for(&g, cuts[i]);
         spec.kv = true;
+        if (g.config.rope == ROPE_LONG) /* the room for a text decides how all of it is rotated */
+            spec.positions = g.config.rope_original;
         chain_open(&c, &spec);
         const float *logits = chain_decode(&c, prompt, n, 0);
         for (size_t k = 0; k < GREEDY; k++) {
@@ -248,37 +260,6 @@ static void greedy_text_matches(void **state)
 }
 
 /* --- training --------------------------------------------------------------------------------- */
-
-struct examples {
-    struct microbatch mb[MICROBATCHES], packed; /* packed: all in one */
-    uint32_t ids[TOKENS], start[MICROBATCHES][2], starts[MICROBATCHES + 1];
-    int32_t labels[TOKENS];
-    size_t supervised;
-};
-
-static void examples_open(struct examples *e, const struct golden *g)
-{
-    const json_t *list = golden_json(g, "microbatches", NULL);
-    assert_int_equal(json_array_size(list), MICROBATCHES);
-    *e = (struct examples){0};
-    for (size_t i = 0, at = 0; i < MICROBATCHES; i++) {
-        const json_t *row = json_array_get(list, i);
-        size_t n = golden_ids(json_object_get(row, "ids"), e->ids + at, TOKENS - at);
-        size_t prompt = (size_t)json_integer_value(json_object_get(row, "prompt_len"));
-        for (size_t t = 0; t < n; t++) {
-            bool supervised = t + 1 >= prompt && t + 1 < n;
-            e->labels[at + t] = supervised ? (int32_t)e->ids[at + t + 1] : -100;
-            e->supervised += supervised;
-        }
-        e->start[i][1] = (uint32_t)n;
-        e->mb[i] = (struct microbatch){
-            .seqs = {1, e->start[i]}, .ids = e->ids + at, .labels = e->labels + at, .drop = i + 1};
-        at += n;
-        e->starts[i + 1] = (uint32_t)at;
-    }
-    e->packed =
-        (struct microbatch){.seqs = {MICROBATCHES, e->starts}, .ids = e->ids, .labels = e->labels, .drop = 1};
-}
 
 /* What must not depend on the cut, down to the bit. */
 struct trained {
@@ -360,7 +341,7 @@ struct values {
 };
 
 /* AdamW divides a gradient by its own size, so where it is small beside the rest of its tensor its
- * rounding error (some 4e-6 of the largest) moves the value by more than the usual 1e-4. */
+ * rounding error (some 4e-6 of the largest) moves the value by more than a step's usual 1e-4. */
 static int check_values(void *arg, const struct param_def *def)
 {
     struct values *v = arg;
@@ -369,7 +350,7 @@ static int check_values(void *arg, const struct param_def *def)
     for (size_t i = 0; i < n; i++) {
         double loose = noise > 0 ? fmin(1, noise / fabs((double)v->grads[i])) : 0;
         double off = fabs((double)v->got[i] - (double)v->want[i]);
-        if (!(off <= 1e-4 + (double)opt.lr * (double)v->step * loose))
+        if (!(off <= (double)v->step * (1e-4 + (double)opt.lr * loose)))
             fail_msg("%s%s, element %zu: %.9g, wanted %.9g",
                      label(v->golden, v->chain, "adapter %s after step %zu, ", v->use->set, v->step).text,
                      def->name, i, (double)v->got[i], (double)v->want[i]);
@@ -521,15 +502,16 @@ static void choices_match(void **state)
     struct microbatch mb = text_open(&text, &g);
     struct chain_spec spec = spec_for(&g, cuts[0]);
     const struct config_moe *m = &g.config.moe;
-    float logprob[TOKENS], weight[MOST_EXPERTS];
+    const size_t picks = tokens_of(&g) * m->chosen;
+    float logprob[MOST_TOKENS], weight[MOST_EXPERTS];
     chain_open(&c, &spec);
     chain_forward(&c, 0, &mb, 0, logprob);
     for (size_t l = m->first; l < g.config.layers; l++) {
         const union part_saved *s = &c.stage[0]->slot[0].in.saved[l].mlp;
-        const float *want = golden_floats(&g, TOKENS * m->chosen, "route.%zu.weight", l);
-        int64_t index[TOKENS * MOST_EXPERTS];
-        golden_longs(&g, index, TOKENS * m->chosen, "route.%zu.index", l);
-        for (size_t i = 0; i < TOKENS * m->chosen; i += m->chosen)
+        const float *want = golden_floats(&g, picks, "route.%zu.weight", l);
+        int64_t index[MOST_TOKENS * MOST_EXPERTS];
+        golden_longs(&g, index, picks, "route.%zu.index", l);
+        for (size_t i = 0; i < picks; i += m->chosen)
             for (size_t j = 0; j < m->chosen; j++) { /* the reference lists them in another order */
                 size_t k = 0;
                 while (k < m->chosen && s->moe.chosen[i + k] != (uint32_t)index[i + j])
@@ -545,13 +527,35 @@ static void choices_match(void **state)
     golden_close(&g);
 }
 
+static bool has_experts(const char *name)
+{
+    return strstr(name, "deepseek") || strstr(name, "moe") || strstr(name, "minimax");
+}
+
 int main(void)
 {
     static struct use uses[] = {
-        {"llama_gqa_rope3", "attn"},    {"llama_gqa_rope3", "all"},      {"llama_tied_bf16", "attn"},
-        {"qwen3_tied", "attn"},         {"qwen3_tied", "all"},           {"deepseek_v2_lite", "attn"},
-        {"deepseek_v2_lite", "shared"}, {"deepseek_v2_lite", "experts"}, {"deepseek_v3", "attn"},
-        {"deepseek_v3", "shared"},      {"deepseek_v3", "experts"},
+        {"llama_gqa_rope3", "attn"},
+        {"llama_gqa_rope3", "all"},
+        {"llama_tied_bf16", "attn"},
+        {"qwen3_tied", "attn"},
+        {"qwen3_tied", "all"},
+        {"deepseek_v2_lite", "attn"},
+        {"deepseek_v2_lite", "shared"},
+        {"deepseek_v2_lite", "experts"},
+        {"deepseek_v3", "attn"},
+        {"deepseek_v3", "shared"},
+        {"deepseek_v3", "experts"},
+        {"smollm3", "attn"},
+        {"granite", "attn"},
+        {"olmo3", "attn"},
+        {"ministral3", "attn"},
+        {"mistral_window", "all"},
+        {"qwen3_moe", "attn"},
+        {"glm4_moe", "attn"},
+        {"gemma3", "all"},
+        {"minimax_m2", "attn"},
+        {"phi3", "all"},
     };
     enum { USES = sizeof uses / sizeof *uses };
     static const struct {
@@ -574,8 +578,7 @@ int main(void)
     for (size_t u = 0; u < USES; u++)
         for (size_t k = 0; k < CHECKS; k++) {
             bool first = u == 0 || strcmp(uses[u].name, uses[u - 1].name) != 0;
-            if ((checks[k].per_model && !first) ||
-                (checks[k].experts && strncmp(uses[u].name, "deepseek", 8) != 0))
+            if ((checks[k].per_model && !first) || (checks[k].experts && !has_experts(uses[u].name)))
                 continue;
             snprintf(names[n], sizeof *names, "%s (%s%s%s)", checks[k].name, uses[u].name,
                      checks[k].per_model ? "" : ", ", checks[k].per_model ? "" : uses[u].set);

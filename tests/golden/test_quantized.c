@@ -490,7 +490,7 @@ static void a_quantized_model_is_not_merged_into(void **state)
     (void)state;
     struct temp_dir dir = temp_dir_new();
     struct err err;
-    struct merge_result result;
+    struct rewrite_result result;
     write_config(dir.path, families[0], ",\"quantization\":{\"group_size\":32,\"bits\":4}");
     const struct merge_request req = {
         .model = dir.path, .adapter = dir.path, .out = dir.path, .dtype = DTYPE_COUNT};

@@ -11,20 +11,33 @@ struct shape {
     uint32_t start[5];
 };
 
+/* Below, at and far above the scores. */
+static const float sinks[8] = {0.5f, -1, 3, -20, 9, 0, 1, 2};
+
 static const struct shape shapes[] = {
-    {{1, 1, 8, 0.35f, 0, 0, 0}, 1, {0, 1}},
-    {{2, 2, 24, 0.2f, 0, 0, 0}, 2, {0, 7, 8}},
-    {{8, 2, 64, 0.125f, 0, 0, 0}, 1, {0, 65}},
-    {{4, 4, 8, 0.35f, 0, 0, 0}, 3, {0, 65, 66, 130}},
-    {{4, 1, 24, 0.2f, 0, 0, 0}, 2, {0, 7, 137}},
-    {{3, 3, 64, 0.125f, 0, 0, 0}, 2, {0, 130, 200}},
-    {{6, 2, 9, 0.3f, 0, 0, 0}, 4, {0, 0, 33, 33, 99}},
-    {{4, 4, 24, 0.2f, 12, 0, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
-    {{4, 2, 9, 0.3f, 33, 0, 0}, 2, {0, 5, 140}},   /* and wider */
-    {{2, 2, 16, 0.25f, 0, 0, 0}, 2, {0, 30, 431}}, /* several tiles of queries, the last a part of one */
-    {{10, 2, 16, 0.25f, 0, 0, 0}, 1, {0, 90}},     /* and of groups that do not fill theirs */
-    {{64, 1, 8, 0.35f, 0, 0, 0}, 1, {0, 9}},       /* the largest group */
-    {{2, 1, 1024, 0.03f, 0, 0, 0}, 1, {0, 70}},    /* the widest head: tiles cut down to the scratch */
+    {{1, 1, 8, 0.35f, 0, 0, 0, 0, NULL}, 1, {0, 1}},
+    {{2, 2, 24, 0.2f, 0, 0, 0, 0, NULL}, 2, {0, 7, 8}},
+    {{8, 2, 64, 0.125f, 0, 0, 0, 0, NULL}, 1, {0, 65}},
+    {{4, 4, 8, 0.35f, 0, 0, 0, 0, NULL}, 3, {0, 65, 66, 130}},
+    {{4, 1, 24, 0.2f, 0, 0, 0, 0, NULL}, 2, {0, 7, 137}},
+    {{3, 3, 64, 0.125f, 0, 0, 0, 0, NULL}, 2, {0, 130, 200}},
+    {{6, 2, 9, 0.3f, 0, 0, 0, 0, NULL}, 4, {0, 0, 33, 33, 99}},
+    {{4, 4, 24, 0.2f, 12, 0, 0, 0, NULL}, 2, {0, 70, 131}}, /* values narrower than keys */
+    {{4, 2, 9, 0.3f, 33, 0, 0, 0, NULL}, 2, {0, 5, 140}},   /* and wider */
+    {{2, 2, 16, 0.25f, 0, 0, 0, 0, NULL},
+     2,
+     {0, 30, 431}},                                     /* several tiles of queries, the last a part of one */
+    {{10, 2, 16, 0.25f, 0, 0, 0, 0, NULL}, 1, {0, 90}}, /* and of groups that do not fill theirs */
+    {{64, 1, 8, 0.35f, 0, 0, 0, 0, NULL}, 1, {0, 9}},   /* the largest group */
+    {{2, 1, 1024, 0.03f, 0, 0, 0, 0, NULL}, 1, {0, 70}}, /* the widest head: tiles cut down to the scratch */
+    /* narrower than a tile of keys, one key, wider than the sequence; some with sinks */
+    {{4, 2, 8, 0.35f, 0, 0, 0, 5, NULL}, 3, {0, 3, 70, 300}},
+    {{6, 2, 9, 0.3f, 0, 0, 0, 1, sinks}, 2, {0, 5, 140}},
+    {{2, 2, 16, 0.25f, 0, 0, 0, 70, sinks}, 2, {0, 30, 431}},
+    {{4, 1, 24, 0.2f, 12, 0, 0, 64, NULL}, 1, {0, 333}},
+    {{4, 1, 24, 0.2f, 0, 0, 0, 500, sinks}, 1, {0, 137}},
+    {{2, 1, 1024, 0.03f, 0, 0, 0, 9, NULL}, 1, {0, 90}},
+    {{8, 2, 24, 0.2f, 0, 0, 0, 0, sinks}, 2, {0, 7, 137}},
 };
 
 static size_t value_of(struct attn_dims a)
@@ -34,7 +47,7 @@ static size_t value_of(struct attn_dims a)
 
 struct ctx {
     const struct shape *s;
-    struct twin q, k, v, c;
+    struct twin q, k, v, c, sinks;
     double *o; /* [T, heads, head] */
     double *lse;
 };
@@ -46,12 +59,17 @@ static void naive_query(const struct ctx *x, size_t first, size_t t, size_t h, d
     const double *q = x->q.d + (t * a.heads + h) * a.head;
     const size_t value = value_of(a);
     double *o = x->o + (t * a.heads + h) * value, top = -INFINITY, sum = 0;
+    if (a.window && t + 1 - first > a.window)
+        first = t + 1 - a.window;
     for (size_t s = first; s <= t; s++) {
         score[s] = (double)a.scale * inner(q, x->k.d + (s * a.kv_heads + kv) * a.head, a.head);
         top = fmax(top, score[s]);
     }
+    if (a.sinks)
+        top = fmax(top, x->sinks.d[h]);
     for (size_t s = first; s <= t; s++)
         sum += exp(score[s] - top);
+    sum += a.sinks ? exp(x->sinks.d[h] - top) : 0;
     memset(o, 0, value * sizeof *o);
     for (size_t s = first; s <= t; s++)
         for (size_t i = 0; i < value; i++)
@@ -78,13 +96,29 @@ static struct ctx setup(struct pool *pool, const struct shape *s)
     const size_t tokens = s->start[s->seqs], nq = tokens * s->dims.heads * s->dims.head;
     const size_t nk = tokens * s->dims.kv_heads * s->dims.head, value = value_of(s->dims);
     const size_t nv = tokens * s->dims.kv_heads * value, no = tokens * s->dims.heads * value;
+    struct twin own = twin_random(pool, "sinks", s->dims.heads, 0, 1);
+    for (size_t h = 0; s->dims.sinks && h < s->dims.heads; h++)
+        own.d[h] = (double)(own.f[h] = s->dims.sinks[h]);
     return (struct ctx){.s = s,
+                        .sinks = own,
                         .q = twin_random(pool, "q", nq, 0, 1),
                         .k = twin_random(pool, "k", nk, 0, 1),
                         .v = twin_random(pool, "v", nv, 0, 1),
                         .c = twin_random(pool, "c", no, 0, 1),
                         .o = pool_get(pool, no * sizeof(double)),
                         .lse = pool_get(pool, tokens * s->dims.heads * sizeof(double))};
+}
+
+static void check_sinks(struct num *num, const struct ctx *x, const float *o, const float *lse,
+                        struct pool *pool)
+{
+    const size_t heads = x->s->dims.heads, tokens = x->s->start[x->s->seqs];
+    float *each = floats(pool, tokens * heads), *sum = floats(pool, heads);
+    attn_sinks_backward(num, each, x->c.f, o, lse, tokens, x->s->dims);
+    memset(sum, 0, heads * sizeof *sum);
+    for (size_t i = 0; i < tokens * heads; i++)
+        sum[i % heads] += each[i];
+    check_grad("sinks", naive, x, x->sinks, sum);
 }
 
 static void test_twin(void **state)
@@ -108,6 +142,8 @@ static void test_twin(void **state)
         check_grad("q", naive, &x, x.q, dq);
         check_grad("k", naive, &x, x.k, dk);
         check_grad("v", naive, &x, x.v, dv);
+        if (s->dims.sinks)
+            check_sinks(num, &x, o, lse, &pool);
         pool_done(&pool);
     }
     num_free(num);
@@ -119,9 +155,11 @@ static void test_twin(void **state)
 static void test_cached(void **state)
 {
     (void)state;
-    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0, 0}, 1, {0, 300}},
-                                         {{3, 3, 24, 0.2f, 0, 0, 0}, 1, {0, 300}},
-                                         {{4, 2, 24, 0.2f, 12, 0, 0}, 1, {0, 300}}};
+    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0, 0, 0, NULL}, 1, {0, 300}},
+                                         {{3, 3, 24, 0.2f, 0, 0, 0, 0, NULL}, 1, {0, 300}},
+                                         {{4, 2, 24, 0.2f, 12, 0, 0, 0, NULL}, 1, {0, 300}},
+                                         {{8, 2, 24, 0.2f, 0, 0, 0, 7, sinks}, 1, {0, 300}},
+                                         {{4, 2, 24, 0.2f, 12, 0, 0, 70, NULL}, 1, {0, 300}}};
     static const size_t newest[] = {1, 2, 4, 5, 63, 97, 300};
     struct num *num = unit(2);
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
@@ -149,7 +187,7 @@ static void test_large_scores(void **state)
     (void)state;
     struct num *num = unit(1);
     struct pool pool = {0};
-    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0, 0}, 1, {0, 150}};
+    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0, 0, 0, NULL}, 1, {0, 150}};
     struct ctx x = setup(&pool, &s);
     for (size_t t = 0; t < 150; t++)
         for (size_t i = 0; i < 8; i++) {

@@ -28,6 +28,9 @@ enum { MINUTE_MS = 60000, HIGH = 200 /* descriptors above those of a test */ };
 
 /* --- the model -------------------------------------------------------------------------------- */
 
+/* Of the world that is open; "": its nodes do not know it. */
+static char known_list[DIGEST_HEX];
+
 static const char config[] = "{\"model_type\":\"llama\"}";
 
 static void write_file(int folder, const char *name, const void *bytes, size_t n)
@@ -78,6 +81,7 @@ void carry_world_open(struct carry_world *w, size_t bytes)
     assert_int_equal(settle_model(&s, &err), 0);
     w->list = manifest_encode(w->manifest, &w->list_n);
     manifest_content(w->content, w->list, w->list_n);
+    manifest_list(known_list, w->list, w->list_n);
     close(folder);
 }
 
@@ -98,6 +102,11 @@ void carry_world_close(struct carry_world *w)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
+void carry_world_forget_list(void)
+{
+    *known_list = '\0';
+}
+
 /* Takes the reference. */
 static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_t patience_us, uint64_t rate)
 {
@@ -106,6 +115,8 @@ static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_
                                       .dir = dir,
                                       .model = CARRY_MODEL,
                                       .content = content,
+                                      .list = known_list,
+                                      .source = "other nodes",
                                       .want = want,
                                       .rate = rate,
                                       .patience_us = patience_us,
@@ -156,6 +167,13 @@ void carry_node_start(struct carry_node *n, int dir, const char *content, uint64
 void carry_node_start_for(struct carry_node *n, int dir, const char *content, uint32_t first, uint32_t end)
 {
     start_node(n, dir, content, want_order(first, end), UINT64_C(60000000), 0);
+}
+
+void carry_node_start_rows(struct carry_node *n, int dir, const char *content, json_t *rows,
+                           uint64_t patience_us)
+{
+    start_node(n, dir, content, json_pack("{s:s s:o s:i}", "do", "want", "blocks", rows, "number", 1),
+               patience_us, 0);
 }
 
 void carry_node_kill(struct carry_node *n)
@@ -248,26 +266,38 @@ uint32_t carry_world_connect(struct carry_world *w, struct carry_node *giver, st
 
 /* --- a peer by hand --------------------------------------------------------------------------- */
 
-void carry_peer_open(struct carry_peer *p, struct carry_world *w, struct carry_node *n, bool is_source)
+static void open_peer(struct carry_peer *p, struct carry_world *w, struct carry_node *n, uint32_t rank)
 {
     struct ipc_lane one, other;
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     make_keys(w, &one, &other);
-    send_lane(n, &one, is_source ? 0 : 1, ends[0]);
+    send_lane(n, &one, rank, ends[0]);
     *p = (struct carry_peer){.world = w,
                              .path = w->paths,
                              .give = UINT32_MAX,
                              .flipped = UINT32_MAX,
+                             .said = UINT32_MAX,
                              .asked = calloc(w->manifest->blocks, 1)};
     memset(p->has, 0xff, sizeof p->has);
     assert_int_equal(carry_line_open(&p->line, &other, ends[1], clock_now()), 0);
+}
+
+void carry_peer_open(struct carry_peer *p, struct carry_world *w, struct carry_node *n, bool is_source)
+{
+    open_peer(p, w, n, is_source ? CARRY_RANK_SOURCE : CARRY_RANK_TAKER);
 }
 
 void carry_peer_close(struct carry_peer *p)
 {
     carry_line_close(&p->line);
     free(p->asked);
+}
+
+void carry_peer_open_hub(struct carry_peer *p, struct carry_world *w, struct carry_node *n)
+{
+    open_peer(p, w, n, CARRY_RANK_HUB);
+    p->is_hub = true;
 }
 
 /* Waits for the socket where it is full. */
@@ -317,11 +347,24 @@ static void give_block(struct carry_peer *p, uint32_t block)
     assert_non_null(copy);
     memcpy(copy, block_of(w, block), size);
     copy[size / 2] ^= block == p->flipped;
+    if (block == p->said)
+        carry_peer_say(p, CARRY_HASH, block, 0, "the hash that another block has.", DIGEST);
     for (uint32_t at = 0; at < size && !p->is_over; at += CARRY_BYTES)
         carry_peer_say(p, CARRY_PIECE, block, at, copy + at,
                        size - at < CARRY_BYTES ? size - at : CARRY_BYTES);
     free(copy);
     p->given++;
+}
+
+static void serve_want(struct carry_peer *p, uint32_t block)
+{
+    assert_true(block < p->world->manifest->blocks);
+    p->wanted++;
+    p->asked[block]++;
+    if (p->given < p->give)
+        give_block(p, block);
+    else
+        p->kept[p->n_kept++ % 64] = block;
 }
 
 static void serve_frame(struct carry_peer *p, const struct carry_frame *f)
@@ -333,14 +376,10 @@ static void serve_frame(struct carry_peer *p, const struct carry_frame *f)
                        (p->world->manifest->blocks + 7) / 8);
     if (f->kind != CARRY_WANT)
         return;
-    assert_int_equal(f->b, 1);
-    assert_true(f->a < p->world->manifest->blocks);
-    p->wanted++;
-    p->asked[f->a]++;
-    if (p->given < p->give)
-        give_block(p, f->a);
-    else
-        p->kept[p->n_kept++ % 64] = f->a;
+    assert_true(f->b == 1 || p->is_hub);
+    p->runs++;
+    for (uint32_t block = f->a; block < f->a + f->b; block++)
+        serve_want(p, block);
 }
 
 static void serve_what_came(struct carry_peer *p)

@@ -31,6 +31,8 @@ struct carry_world {
 /* A whole model with weights of so many bytes, whose head ends in their second block. */
 void carry_world_open(struct carry_world *w, size_t bytes);
 void carry_world_close(struct carry_world *w);
+/* Nodes that are started from now on do not know which list of its blocks is right. */
+void carry_world_forget_list(void);
 /* An empty folder of models, of a node with that letter; a descriptor. */
 int carry_world_folder(struct carry_world *w, char letter);
 
@@ -44,6 +46,9 @@ void carry_node_start(struct carry_node *n, int dir, const char *content, uint64
 /* One that wants its outline, and blocks [first, end) of its weights; of none it is the outline
  * alone. */
 void carry_node_start_for(struct carry_node *n, int dir, const char *content, uint32_t first, uint32_t end);
+/* One that wants what these rows say (carry.h). Takes the reference. */
+void carry_node_start_rows(struct carry_node *n, int dir, const char *content, json_t *rows,
+                           uint64_t patience_us);
 /* It wants these as well, from now on. */
 void carry_node_want(struct carry_node *n, uint32_t first, uint32_t end);
 /* By SIGKILL. */
@@ -62,9 +67,12 @@ struct carry_peer {
     struct carry_line line;
     struct carry_world *world;
     uint32_t path;
-    uint32_t give;     /* blocks that it gives before it keeps the rest; UINT32_MAX: all */
-    uint32_t given;    /* blocks that have left */
-    uint32_t wanted;   /* blocks that it was asked for */
+    uint32_t give;   /* blocks that it gives before it keeps the rest; UINT32_MAX: all */
+    uint32_t given;  /* blocks that have left */
+    uint32_t wanted; /* blocks that it was asked for */
+    bool is_hub;
+    uint32_t runs;     /* of the hub: how often something was wanted */
+    uint32_t said;     /* of this block it says a hash that it has not; UINT32_MAX: of none it says one */
     uint8_t *asked;    /* of each block, how often */
     uint8_t has[64];   /* a bit for each block that it says it has; all, unless its test says else */
     uint32_t flipped;  /* the block of which one byte is wrong; UINT32_MAX: none */
@@ -73,6 +81,8 @@ struct carry_peer {
     bool is_over; /* the node has closed it */
 };
 void carry_peer_open(struct carry_peer *p, struct carry_world *w, struct carry_node *n, bool is_source);
+/* The hub, of which a run is wanted. */
+void carry_peer_open_hub(struct carry_peer *p, struct carry_world *w, struct carry_node *n);
 void carry_peer_close(struct carry_peer *p);
 /* Serves what is wanted of these sources until the node says something of that kind. */
 json_t *carry_peers_serve(struct carry_peer *peers, size_t n, struct carry_node *node, const char *kind);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
-# python3 layers.py DIR: writes a Llama of random bf16 there, config.json and model.safetensors: eight layers of 6 MiB, so that each
-# block of 4 MiB is of one or two of them.
+# python3 layers.py DIR [LAYERS]: writes a Llama of random bf16 there, config.json and model.safetensors: eight layers of 6 MiB, so that
+# each block of 4 MiB is of one or two of them.
 import json, random, struct, sys
-dim, ffn, layers, vocab = 512, 1408, 8, 1024
+dim, ffn, layers, vocab = 512, 1408, int(sys.argv[2]) if len(sys.argv) > 2 else 8, 1024
 config = {"model_type": "llama", "hidden_size": dim, "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": 8,
           "num_key_value_heads": 8, "head_dim": 64, "hidden_act": "silu", "tie_word_embeddings": False, "vocab_size": vocab,
           "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 0, "eos_token_id": 0,

@@ -92,8 +92,18 @@ await_all 'a chain of 3' 20 a b c
 await_all 'cable on cable1 to .* Mb/s out' 60 a b # what is sent to measure them would be counted
 await_all 'cable on cable2 to .* Mb/s out' 60 b c
 
+# What a plan says has to travel is what does, and it is timed by the cables.
+on a plan generate --model test/big --max-tokens 12 --ids 1,2,3 >"$tmp/plan" 2>"$tmp/plan.err" || fail "plan: $(cat "$tmp/plan.err")"
+for node in b c; do
+    grep -Eq "^node $node lacks [0-9.]+ MiB of [0-9.]+ MiB: from node a$" "$tmp/plan" || fail "the plan says of $node: $(cat "$tmp/plan")"
+done
+grep -Eq '^[0-9.]+ MiB must travel: [0-9.]+ (s|min) at [0-9.]+ [MG]b/s$' "$tmp/plan" || fail "the plan says: $(cat "$tmp/plan")"
+ok "a plan says: $(grep 'must travel' "$tmp/plan")"
+[ "$(disk_of b)" -le $block ] && [ "$(disk_of c)" -le $block ] || fail "the plan has fetched weights: $(disk_of b) and $(disk_of c) bytes"
+
 before1=$(crossed 1 1 2) before2=$(crossed 2 2 3)
 generate test/big chain
+foreseen=$(on a --json job "$(on a --json jobs --all | jq '[.jobs[].id] | max')" | jq .plan.travel.bytes)
 cmp "$tmp/alone.ids" "$tmp/chain.ids" || fail "a chain generates other tokens than one node"
 ok "the same tokens as with the whole model on one node"
 over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
@@ -106,6 +116,7 @@ within "the disk of b" "$(disk_of b)" "$(share "$b")" $((b * layer))
 within "the disk of c" "$(disk_of c)" "$(share "$c")" $((c * layer))
 within "over cable2" "$over2" $(($(share "$c") * 110 / 100 + 2000000)) $((c * layer))
 within "over cable1" "$over1" $((($(share "$b") + $(share "$c")) * 110 / 100 + 2000000)) $(((b + c) * layer))
+within "of what was foreseen, over cable1" "$over1" $((foreseen * 110 / 100 + 2000000)) "$foreseen"
 on c models verify test/big >/dev/null || fail "c: what came is not right"
 on c models list | grep -Eq 'test/big.* of .*in part' || fail "c says: $(on c models list)"
 ok "c has a part: $(on c models list | tail -n 1)"

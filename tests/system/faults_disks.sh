@@ -64,6 +64,9 @@ limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$mo
 # A disk too small for the result: the sentence says where it is kept instead, and that copy loads.
 mkdir "$work/small"
 mount -t tmpfs -o size=64k tmpfs "$work/small"
+limit 30 "$ringctl" convert --model "$model" --out "$work/small/new" >"$work/out" 2>&1 && fail "a model was converted onto a full disk"
+holds "a full disk" "$work/out" '^ringctl: .*/small/new needs [0-9.]+ [KM]iB, and [0-9.]+ [KM]iB are free on its disk'
+equal "what is left on it" "$(ls "$work/small")" ""
 refused full 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 3 is kept in ' train --model "$model" --data "$tables" --seq-len 64 \
     --iters 3 --adapter-out "$work/small/adapter"
 kept=$(sed -n 's/.*is kept in //p' "$work/full.err")

@@ -99,6 +99,38 @@ await page.keyboard.press('Tab');
 if (await page.evaluate(() => document.activeElement.className) !== 'skip')
     throw new Error('the first stop of the keyboard is not the way to the content');
 
+/* --- a model with a name: what of it must travel, and who holds it --- */
+
+await page.click('nav >> text=Generate');
+await page.fill('#prompt', 'Once');
+await page.selectOption('#generate-model-list', '');
+await page.fill('#generate-model', 'test/big');
+await page.click('#generate-form >> text=Show the plan');
+await page.waitForSelector('#generate-plan .travel');
+const travel = await page.textContent('#generate-plan .travel');
+if (!/[\d.]+ MiB must travel first: [\d.]+ m?s at [\d.]+ [MGk]b\/s/.test(travel) || !/b lacks [\d.]+ MiB of [\d.]+ MiB: from a/.test(travel))
+    throw new Error(`the plan says "${travel}"`);
+ok('a plan says what of a model must travel first, from whom and how long');
+await checkAxe(page, 'plan with a model on its way');
+await shoot(page, 'travel');
+await page.evaluate(() => localStorage.removeItem('ringd-generate'));
+await page.click('nav >> text=Models');
+await page.waitForSelector('#models .pill:text-is("ready")');
+await page.waitForSelector('#models .keys li >> nth=2');
+const holders = await page.locator('#models .keys li').allTextContents();
+if (!/^Also on,b [\d.]+ %,c [\d.]+ %$/.test(holders.sort()))
+    throw new Error(`the model is "${holders}"`);
+ok('the models of this node, and who else holds how much');
+await page.click('#models button:text-is("Pin")');
+await page.waitForSelector('#models .pill:text-is("pinned")');
+await checkAxe(page, 'models');
+await shoot(page, 'models');
+await page.reload();
+await page.waitForSelector('#models .pill:text-is("pinned")');
+await page.click('#models button:text-is("Unpin")');
+await page.waitForSelector('#models .pill:text-is("ready")');
+ok('a model is pinned, and no longer');
+
 /* --- a job so long that it is still at work when everything has been looked at; then cancelled --- */
 
 await page.click('nav >> text=New job');

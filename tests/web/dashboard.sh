@@ -23,6 +23,14 @@ cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "
 [ "$(wc -l <"$tmp/rows.jsonl")" -ge 100 ] || skip "there are no licences in /usr/share/common-licenses to learn from"
 head -n 8 "$tmp/rows.jsonl" >"$tmp/valid.jsonl"
 
+# A model with a name, in a cache of Hugging Face that node a has.
+named=$tmp/home/hub/models--test--big/snapshots/0123456789abcdef0123456789abcdef01234567
+command -v python3 >/dev/null || skip 'python3 is not installed'
+mkdir -p "$named" "$(dirname "$(dirname "$named")")/refs"
+printf %s "$(basename "$named")" >"$(dirname "$(dirname "$named")")/refs/main"
+cp share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json share/tiny-llama/generation_config.json "$named/"
+python3 tests/lib/layers.py "$named" || fail 'the model cannot be made'
+
 ns_up 3
 no_dad 1 2 3
 cable 1 2
@@ -31,7 +39,9 @@ cable 3 1
 cable 1 2
 second=$cable
 begin_logs 1 2 3
-start_ringd 1 --http-listen 127.0.0.1:8473 --dead-after 6
+HF_HOME=$tmp/nothing HF_HUB_OFFLINE=1
+export HF_HOME HF_HUB_OFFLINE
+HF_HOME=$tmp/home start_ringd 1 --http-listen 127.0.0.1:8473 --dead-after 6
 ns_exec 1 ip addr add 10.99.0.1/30 dev cable1
 ns_exec 2 ip addr add 10.99.0.2/30 dev cable1
 start_ringd 2 --http-listen 10.99.0.2:8473 --dead-after 6 # which others reach
@@ -46,6 +56,7 @@ for n in ${shots:+1 3 $second}; do # in pictures all cables have been measured, 
     await_line "$tmp/a.log" "cable on cable$n to [bc]: " 60
 done
 
+on a pull test/big >/dev/null || fail 'pull'
 cut_command="ip -n $(ns_name 1) link del cable$second"
 ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
 models=$(realpath "$tmp/a")/models # where a node's models lie

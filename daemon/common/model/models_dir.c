@@ -13,7 +13,10 @@
 #include "daemon/common/xalloc.h"
 #include "engine/file/have_map.h"
 
-enum { RECORD_MAX = 4 << 20 };
+enum {
+    RECORD_MAX = 4 << 20,
+    RUNS_MOST = 4096 /* of blocks, in an answer: some 200 KB */
+};
 
 int models_dir_open(const char *path, struct err *err)
 {
@@ -304,6 +307,64 @@ json_t *models_list(int dir)
     add_all(dir, ".", true, list);
     add_all(dir, ".part", false, list);
     return list;
+}
+
+/* --- one of them ------------------------------------------------------------------------------ */
+
+static void add_run(json_t *runs, const char *file, uint32_t first, uint32_t end)
+{
+    if (json_array_size(runs) < RUNS_MOST)
+        json_array_append_new(runs, json_pack("[s,I,I]", file, (json_int_t)first, (json_int_t)end));
+}
+
+/* A name that is not UTF-8 cannot be told, and no model has one. */
+static void add_runs(int folder, const char *file, uint64_t bytes, json_t *runs)
+{
+    const uint32_t n = (uint32_t)((bytes + HAVE_BLOCK - 1) / HAVE_BLOCK);
+    struct have_map *have;
+    if (have_map_read(&have, folder, file, bytes)) {
+        add_run(runs, file, 0, n);
+        return;
+    }
+    uint32_t first = 0;
+    for (uint32_t b = 0; b <= n; b++) {
+        if (b < n && have_map_has(have, b))
+            continue;
+        if (b > first)
+            add_run(runs, file, first, b);
+        first = b + 1;
+    }
+    have_map_close(have);
+}
+
+static json_t *runs_of(int dir, const char *model)
+{
+    DIR *d = open_folder(dir, model);
+    json_t *runs = json_array();
+    struct stat st;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (*e->d_name != '.' && !is_map(e->d_name) &&
+            !fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            add_runs(dirfd(d), e->d_name, (uint64_t)st.st_size, runs);
+    if (d)
+        closedir(d);
+    return runs;
+}
+
+json_t *models_have(int dir, const char *model, bool blocks)
+{
+    if (!models_has_name(dir, model))
+        return NULL;
+    const struct folder_sum sum = sum_up(dir, model);
+    json_t *record = models_record_read(dir, model);
+    const char *content = json_string_value(json_object_get(record, "content"));
+    const json_int_t bytes = json_integer_value(json_object_get(record, "bytes"));
+    json_t *have = json_pack("{s:s s:b s:I s:I}", "content", content ? content : "", "whole", !sum.has_maps,
+                             "here", sum.has_maps ? (json_int_t)sum.here : bytes, "bytes", bytes);
+    if (blocks && sum.has_maps)
+        json_object_set_new(have, "blocks", runs_of(dir, model));
+    json_decref(record);
+    return have;
 }
 
 /* A folder and its files, or a link; folders in it are nobody's here, and keep it. */

@@ -51,6 +51,11 @@ int models_record_write(int dir, const char *model, const json_t *record);
  * (its outline is here), "here" (bytes of its files that are), and "on_disk", bytes that removing
  * it would free. The caller owns it. */
 json_t *models_list(int dir);
+/* What is here of one model whose outline is: {"content", "whole", "here", "bytes" of all files,
+ * "blocks"}; NULL: not even that. blocks: of a model that is here in part, also the blocks that are
+ * here, as [file, first, the one after the last], …; of so many runs at most that they fit into a
+ * message: what is left out counts as not here. The caller owns it. */
+json_t *models_have(int dir, const char *model, bool blocks);
 /* A model, and what there is of it. 0, −ENOENT or −errno. */
 int models_remove(int dir, const char *model);
 

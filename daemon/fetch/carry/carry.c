@@ -33,7 +33,8 @@ static void add_lane(struct carry *c, struct ipc_lane *lane, int fd)
 {
     struct carry_lane *l = xcalloc(1, sizeof *l);
     l->path = lane->path;
-    l->is_source = lane->rank == 0;
+    l->is_source = lane->rank != CARRY_RANK_TAKER;
+    l->is_hub = lane->rank == CARRY_RANK_HUB;
     const int r = carry_line_open(&l->line, lane, fd, c->now);
     c->lanes[c->n++] = l;
     if (r)
@@ -178,7 +179,8 @@ static bool has_come(const struct carry *c)
 /* Deadlines of the whole. Returns µs until the next one. */
 static uint64_t watch(struct carry *c)
 {
-    const bool is_taking = !c->is_ready, has_source = is_fed(c) || has_come(c);
+    const bool is_taking = !c->is_ready, has_hub = carry_take_patience(c) != UINT64_MAX,
+               has_source = is_fed(c) || has_come(c) || has_hub;
     if (has_source || !is_taking || carry_disk_is_complete(c->disk))
         c->sourced = c->now;
     if (c->n)
@@ -189,7 +191,9 @@ static uint64_t watch(struct carry *c)
                               c->setup->model));
     c->is_over = c->is_ready && unused >= c->setup->idle_us;
     if (is_taking && !has_source && lonely < c->setup->patience_us)
-        return c->setup->patience_us - lonely;
+        return least(c->setup->patience_us - lonely, carry_take_patience(c));
+    if (is_taking)
+        return carry_take_patience(c);
     return c->is_ready && !c->n && !c->is_over ? c->setup->idle_us - unused : UINT64_MAX;
 }
 
@@ -243,10 +247,11 @@ int carry_run(const struct carry_setup *setup, struct err *err)
     struct carry c = {.setup = setup, .err = err, .is_ready = !setup->want, .now = clock_now()};
     if (!model_content_is(setup->content))
         return err_set(err, -EINVAL, "the content that is wanted is no SHA-256");
-    int r = carry_disk_open(&c.disk, setup->dir, setup->model, setup->content, err);
+    int r = carry_disk_open(&c.disk, setup->dir, setup->model, setup->content, setup->list, err);
     if (r)
         return r;
-    c.sourced = c.used = c.filled = c.now;
+    carry_disk_set_source(c.disk, setup->source);
+    c.sourced = c.used = c.filled = c.moved = c.now;
     c.room = ROOM_GIVEN;
     if (setup->want)
         take_want(&c, setup->want);

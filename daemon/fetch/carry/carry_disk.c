@@ -29,6 +29,8 @@ void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *l
     d->manifest = manifest;
     d->list = list;
     d->list_n = n;
+    if (!manifest_knows_all(manifest)) /* as the hub has it */
+        *d->list_hash = '\0';
     d->files = xcalloc(manifest->n, sizeof *d->files);
     for (size_t i = 0; i < manifest->n; i++) {
         d->files[i].fd = -1;
@@ -71,9 +73,19 @@ static int say_other(const struct carry_disk *d, const char *content, struct err
                          d->model);
 }
 
+static int open_note(struct carry_disk *d, struct err *err)
+{
+    if (manifest_knows_all(d->manifest))
+        return 0;
+    d->note = manifest_open(d->dir, d->model);
+    return d->note < 0 ? err_set(err, d->note, "the list of blocks of %s cannot be opened: %s", d->model,
+                                 strerror(-d->note))
+                       : 0;
+}
+
 static int load_list(struct carry_disk *d, struct err *err)
 {
-    char content[DIGEST_HEX];
+    char content[DIGEST_HEX], all[DIGEST_HEX];
     struct manifest *m = NULL;
     uint8_t *list;
     size_t n;
@@ -81,17 +93,17 @@ static int load_list(struct carry_disk *d, struct err *err)
     if (r)
         return r;
     manifest_content(content, list, n);
-    r = strcmp(content, d->content) ? err_set(err, -EBADMSG,
-                                              "the list of blocks of %s is damaged: remove the "
-                                              "model, and pull it again",
-                                              d->model)
-                                    : manifest_decode(&m, list, n, err);
+    manifest_list(all, list, n);
+    r = strcmp(content, d->content) || (*d->list_hash && strcmp(all, d->list_hash) != 0)
+            ? err_set(err, -EBADMSG,
+                      "the list of blocks of %s is damaged: remove the model, and pull it again", d->model)
+            : manifest_decode(&m, list, n, err);
     if (r) {
         free(list);
         return r;
     }
     carry_disk_plan(d, m, list, n);
-    return 0;
+    return open_note(d, err);
 }
 
 /* Of a model that is whole nothing is looked at: only its lengths must be right. */
@@ -109,8 +121,10 @@ static int check_lengths(struct carry_disk *d, struct err *err)
 static int open_named(struct carry_disk *d, struct err *err)
 {
     json_t *record = models_record_read(d->dir, d->model);
-    const char *content = json_string_value(json_object_get(record, "content"));
+    const char *content = json_string_value(json_object_get(record, "content")),
+               *list = json_string_value(json_object_get(record, "list"));
     int r = content && !strcmp(content, d->content) ? 0 : say_other(d, content, err);
+    snprintf(d->list_hash, sizeof d->list_hash, "%s", list ? list : "");
     json_decref(record);
     r = r ? r : load_list(d, err);
     if (r)
@@ -126,12 +140,14 @@ static int open_named(struct carry_disk *d, struct err *err)
     return check_lengths(d, err);
 }
 
-int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const char *content, struct err *err)
+int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const char *content,
+                    const char *list, struct err *err)
 {
     struct carry_disk *d = xcalloc(1, sizeof *d);
-    *d = (struct carry_disk){.dir = dir, .folder = -1};
+    *d = (struct carry_disk){.dir = dir, .folder = -1, .note = -1, .source = "other nodes"};
     snprintf(d->model, sizeof d->model, "%s", model);
     snprintf(d->content, sizeof d->content, "%s", content);
+    snprintf(d->list_hash, sizeof d->list_hash, "%s", list);
     int r = 0;
     if (models_has_name(dir, model))
         r = open_named(d, err);
@@ -143,6 +159,11 @@ int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const c
     }
     *ret = d;
     return 0;
+}
+
+void carry_disk_set_source(struct carry_disk *d, const char *source)
+{
+    d->source = source;
 }
 
 void carry_disk_close(struct carry_disk *d)
@@ -159,6 +180,8 @@ void carry_disk_close(struct carry_disk *d)
     manifest_free(d->manifest);
     if (d->folder >= 0)
         close(d->folder);
+    if (d->note >= 0)
+        close(d->note);
     json_decref(d->asked);
     free(d->list);
     free(d->files);
@@ -221,15 +244,29 @@ int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const vo
     return 0;
 }
 
-int carry_disk_keep(struct carry_disk *d, uint32_t block, struct err *err)
+static int set_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
+{
+    memcpy(d->manifest->hashes[block], hash, DIGEST);
+    memcpy(d->list + d->list_n - (size_t)(d->manifest->blocks - block) * DIGEST, hash, DIGEST);
+    return d->note >= 0 ? manifest_note(d->note, d->manifest, d->list_n, block) : 0;
+}
+
+static int note_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
+{
+    return manifest_knows(d->manifest, block) ? 0 : set_hash(d, block, hash);
+}
+
+int carry_disk_keep(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], struct err *err)
 {
     const size_t i = manifest_file_of(d->manifest, block);
     struct carry_file *f = &d->files[i];
     const uint32_t size = manifest_size(d->manifest, block);
-    int r = have_map_set(f->have, block - d->manifest->first[i]);
+    int r = note_hash(d, block, hash);
+    r = r ? r : have_map_set(f->have, block - d->manifest->first[i]);
+    d->kept++;
     f->unsynced += size;
     if (!r && f->unsynced >= PART_SYNC_BYTES) {
-        r = have_map_sync(f->have, f->fd);
+        r = d->note >= 0 && fdatasync(d->note) ? -errno : have_map_sync(f->have, f->fd);
         f->unsynced = 0;
     }
     return r ? say_lost(&d->manifest->files[i], r, "written", err) : carry_want_here(d, block, err);
@@ -297,7 +334,9 @@ static int check_block(struct carry_disk *d, size_t i, struct err *err)
     digest_add(digest, d->buf, size);
     digest_take(digest, hash);
     digest_free(digest);
-    const int kept = memcmp(hash, d->manifest->hashes[block], DIGEST) ? 0 : carry_disk_keep(d, block, err);
+    const bool is_other =
+        manifest_knows(d->manifest, block) && memcmp(hash, d->manifest->hashes[block], DIGEST) != 0;
+    const int kept = is_other ? 0 : carry_disk_keep(d, block, hash, err);
     return kept ? kept : 1;
 }
 
@@ -329,6 +368,37 @@ static int check_file(struct carry_disk *d, struct err *err)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
+/* Of a list that is known each block was compared, so the list is wrong. Else it is not known which
+ * of its blocks is: all of them have to come again. */
+static int refuse_file(struct carry_disk *d, size_t i, struct err *err)
+{
+    struct carry_file *f = &d->files[i];
+    const struct hub_file *file = &d->manifest->files[i];
+    if (*d->list_hash)
+        return err_set(err, -EBADMSG,
+                       "%s: its blocks are those of the list, and its hash is not: the node that pulled it "
+                       "first has a wrong list. Remove the model there, and pull it again",
+                       file->name);
+    static const uint8_t unknown[DIGEST];
+    int r = have_map_clear(f->have, d->content);
+    for (uint32_t b = d->manifest->first[i]; b < d->manifest->first[i + 1] && !r; b++)
+        r = set_hash(d, b, unknown);
+    if (r || ftruncate(f->fd, 0) || (d->is_named && ftruncate(f->fd, (off_t)file->size)))
+        return say_lost(file, r ? r : -errno, "written", err);
+    return err_set(err, -EBADMSG,
+                   "%s: the bytes that came are not those that the hub announced, for their hash differs: "
+                   "they were thrown away",
+                   file->name);
+}
+
+/* Now the list is known, for those who take it from here. */
+static int settle_if_whole(struct carry_disk *d, struct err *err)
+{
+    if (d->whole < d->manifest->n || !d->is_named || *d->list_hash || !manifest_knows_all(d->manifest))
+        return 0;
+    return settle_list(d->dir, d->model, d->manifest, err);
+}
+
 static int name_file(struct carry_disk *d, size_t i, struct err *err)
 {
     struct carry_file *f = &d->files[i];
@@ -338,10 +408,7 @@ static int name_file(struct carry_disk *d, size_t i, struct err *err)
     digest_end(f->hash ? f->hash : digest_new_of(file), hex);
     f->hash = NULL;
     if (strcmp(hex, file->hash) != 0)
-        return err_set(err, -EBADMSG,
-                       "%s: its blocks are those of the list, and its hash is not: the node that pulled it "
-                       "first has a wrong list. Remove the model there, and pull it again",
-                       file->name);
+        return refuse_file(d, i, err);
     if (fsync(f->fd) || (!d->is_named && renameat(d->folder, part, d->folder, file->name)) ||
         fsync(d->folder))
         return say_lost(file, -errno, "written", err);
@@ -350,7 +417,19 @@ static int name_file(struct carry_disk *d, size_t i, struct err *err)
     have_map_remove(d->folder, file->name);
     f->is_whole = true;
     d->whole++;
-    return 1;
+    const int r = settle_if_whole(d, err);
+    return r ? r : 1;
+}
+
+/* Of a block that came before its process was killed. */
+static int note_read(struct carry_disk *d, uint32_t block, uint32_t size)
+{
+    uint8_t hash[DIGEST];
+    struct digest *digest = digest_new();
+    digest_add(digest, d->buf, size);
+    digest_take(digest, hash);
+    digest_free(digest);
+    return note_hash(d, block, hash);
 }
 
 /* The next block of a file whose blocks before it were hashed; it may still be in the page cache.
@@ -366,7 +445,8 @@ static int hash_block(struct carry_disk *d, size_t i, struct err *err)
         f->hash = digest_new_of(&d->manifest->files[i]);
     digest_add(f->hash, d->buf, size);
     f->hashed++;
-    return 1;
+    const int noted = manifest_knows(d->manifest, block) ? 0 : note_read(d, block, size);
+    return noted ? say_lost(&d->manifest->files[i], noted, "written", err) : 1;
 }
 
 /* All blocks of the outline are here; those of weights survive a power cut once the folder has its
@@ -390,10 +470,11 @@ static int give_names(struct carry_disk *d, struct err *err)
     if (fsync(d->folder))
         return err_set(err, -errno, "the folder of %s cannot be written: %s", d->model, strerror(errno));
     d->is_named = true;
-    return settle_model(
+    const int r = settle_model(
         &(struct settle_setup){
-            .dir = d->dir, .model = d->model, .source = "other nodes", .manifest = d->manifest},
+            .dir = d->dir, .model = d->model, .source = d->source, .manifest = d->manifest},
         err);
+    return r ? r : open_note(d, err);
 }
 
 /* A file of which not all is wanted is not hashed: it does not become whole. */

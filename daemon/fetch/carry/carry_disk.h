@@ -20,10 +20,11 @@
 
 struct carry_disk;
 
-/* dir: the folder of models, borrowed. −EBUSY: another process brings this model; −EEXIST: it is
- * here, and has another content; −errno; each with a sentence. */
+/* dir: the folder of models, borrowed. list: the hash of the model's list, or "" where nobody knows
+ * it. −EBUSY: another process brings this model; −EEXIST: it is here, and has another content;
+ * −errno; each with a sentence. */
 int carry_disk_open(struct carry_disk **ret, int dir, const char *model, const char *content,
-                    struct err *err);
+                    const char *list, struct err *err);
 void carry_disk_close(struct carry_disk *d); /* NULL is fine */
 
 /* The model has its name: its outline is there. */
@@ -37,9 +38,12 @@ const uint8_t *carry_disk_list(const struct carry_disk *d, size_t *ret_n);
 /* Of a model whose manifest is not known. Takes both over. */
 void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *list, size_t n);
 
+/* From where its bytes come, as users read it; borrowed. */
+void carry_disk_set_source(struct carry_disk *d, const char *source);
+
 /* Wants the outline, and these blocks: a list of [file, first block, the one after the last], in
- * the file; NULL: none. It may come before the manifest. −EBADMSG and a sentence: the model has no
- * such blocks. */
+ * the file; NULL: none. With a true behind it another node asks the hub for these (carry.h). It may
+ * come before the manifest. −EBADMSG and a sentence: the model has no such blocks. */
 int carry_disk_want(struct carry_disk *d, const json_t *blocks, struct err *err);
 
 /* A little of what there is to do: looks at what is there already, hashes files that have come, and
@@ -59,17 +63,27 @@ bool carry_disk_is_complete(const struct carry_disk *d);
 bool carry_disk_next(struct carry_disk *d, const uint8_t *has, uint32_t *ret);
 /* There is one, of those that nobody was asked for. */
 bool carry_disk_lacks(const struct carry_disk *d, const uint8_t *has);
+/* The same for the hub: the next of those that no node has, of `n` whose bits are in `has`, and how
+ * many of them follow each other in the file. too_shared: also those that another node asks for. */
+struct carry_others {
+    const uint8_t *const *has;
+    size_t n;
+    bool too_shared;
+};
+uint32_t carry_disk_next_run(struct carry_disk *d, const struct carry_others *others, uint32_t *ret);
+bool carry_disk_lacks_run(const struct carry_disk *d, const struct carry_others *others);
 void carry_disk_put_back(struct carry_disk *d, uint32_t block);
 int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const void *bytes, size_t n,
                      struct err *err);
-/* All bytes of the block are written, and its hash is right. */
-int carry_disk_keep(struct carry_disk *d, uint32_t block, struct err *err);
+/* All bytes of the block are written, and this is their hash: it is that of the list, or is noted
+ * there if that knows none. */
+int carry_disk_keep(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], struct err *err);
 
 bool carry_disk_has(const struct carry_disk *d, uint32_t block);
 /* It is here, or is about to come as a part of the outline, which nobody takes from a node that
  * waits for him. */
 bool carry_disk_promises(const struct carry_disk *d, uint32_t block);
-/* Another number once there is more that it promises. */
+/* Another number once there is more that it promises, or so much more that others should know. */
 uint32_t carry_disk_promised(const struct carry_disk *d);
 int carry_disk_read(struct carry_disk *d, uint32_t block, uint32_t at, void *to, size_t n, struct err *err);
 

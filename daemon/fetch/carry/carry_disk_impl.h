@@ -14,6 +14,7 @@ enum block_state { BLOCK_MISSING, BLOCK_ASKED, BLOCK_HERE };
 struct carry_block {
     uint8_t state; /* enum block_state */
     bool is_wanted, is_outline;
+    bool is_shared; /* a node of a lower rank asks the hub for it */
 };
 
 struct carry_file {
@@ -31,6 +32,9 @@ struct carry_file {
 struct carry_disk {
     int dir, folder; /* folder: owned */
     char model[MODEL_NAME], content[DIGEST_HEX];
+    char list_hash[DIGEST_HEX]; /* "": hashes of blocks are those that came */
+    const char *source;         /* borrowed */
+    int note; /* owned: the list on the disk; −1: all hashes are known, or it has no name yet */
     bool is_named;
     struct manifest *manifest; /* owned; NULL until it is known */
     uint8_t *list;             /* owned: the same as bytes */
@@ -46,7 +50,7 @@ struct carry_disk {
     json_t *asked;         /* owned: blocks that are wanted beside it, until the manifest is known; or NULL */
     uint64_t done, total;  /* bytes that are wanted and here, that are wanted */
     uint32_t outline_left; /* blocks of the outline that are not here */
-    uint32_t promised;
+    uint32_t promised, kept; /* kept: blocks that have come */
 };
 
 /* carry_want.c. The manifest is known: the order of files. */

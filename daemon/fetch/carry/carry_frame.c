@@ -2,10 +2,12 @@
 #include "daemon/fetch/carry/carry_frame.h"
 
 #include "net/buf.h"
+#include "net/wire.h"
 
 static bool has_numbers(enum carry_kind kind)
 {
-    return kind == CARRY_LIST || kind == CARRY_WANT || kind == CARRY_PIECE || kind == CARRY_HAVE;
+    return kind == CARRY_LIST || kind == CARRY_WANT || kind == CARRY_PIECE || kind == CARRY_HAVE ||
+           kind == CARRY_HASH;
 }
 
 static bool is_sound(const struct carry_frame *f)
@@ -14,12 +16,14 @@ static bool is_sound(const struct carry_frame *f)
     case CARRY_OPEN: return f->n == DIGEST;
     case CARRY_LIST:
         return f->a <= MANIFEST_MAX && f->n > 0 && f->n <= CARRY_BYTES && f->b < f->a && f->n <= f->a - f->b;
-    case CARRY_WANT: return !f->n && f->b > 0 && f->b <= CARRY_WANTS;
+    case CARRY_WANT: return !f->n && f->b > 0;
     case CARRY_PIECE:
         return f->n > 0 && f->n <= CARRY_BYTES && f->b < BLOCK_BYTES && f->n <= BLOCK_BYTES - f->b;
     case CARRY_GONE: return f->n <= CARRY_SENTENCE;
+    case CARRY_BYE: return f->n < WIRE_FRAME_HEAD + 1 + WIRE_TEXT_MAX;
     case CARRY_HAVE:
         return f->n > 0 && f->n <= CARRY_BYTES && !(f->a % 8) && f->a < f->b && f->n <= (f->b - f->a + 7) / 8;
+    case CARRY_HASH: return f->n == DIGEST && !f->b;
     case CARRY_WHICH:
     case CARRY_ASK:
     case CARRY_WAIT:

@@ -119,14 +119,29 @@ static int send_have(struct carry *c, struct carry_lane *l)
 /* The first block that is here goes to the front, unless one is under way. */
 static bool find_block(struct carry *c, struct carry_lane *l)
 {
-    for (unsigned i = 0; i < l->n_wants && !l->at; i++)
+    for (unsigned i = 0; i < l->n_wants && !l->at && !l->is_hash_sent; i++)
         if (carry_disk_has(c->disk, l->wants[i])) {
             const uint32_t block = l->wants[i];
             memmove(l->wants + 1, l->wants, i * sizeof *l->wants);
             l->wants[0] = block;
             return true;
         }
-    return l->at > 0;
+    return l->at > 0 || l->is_hash_sent;
+}
+
+/* 1: the hash of the block that goes next, if it is known here. */
+static int send_hash(struct carry *c, struct carry_lane *l)
+{
+    const struct manifest *m = carry_disk_manifest(c->disk);
+    const uint32_t block = l->wants[0];
+    if (l->at || l->is_hash_sent || !manifest_knows(m, block))
+        return 0;
+    uint8_t *to = carry_line_space(&l->line);
+    const size_t head = carry_frame_write(to, CARRY_HASH, block, 0);
+    memcpy(to + head, m->hashes[block], DIGEST);
+    l->is_hash_sent = true;
+    const int r = carry_line_put(&l->line, head + DIGEST, c->now);
+    return r ? r : 1;
 }
 
 static int send_piece(struct carry *c, struct carry_lane *l)
@@ -146,6 +161,7 @@ static int send_piece(struct carry *c, struct carry_lane *l)
         l->n_wants--;
         memmove(l->wants, l->wants + 1, l->n_wants * sizeof *l->wants);
         l->at = 0;
+        l->is_hash_sent = false;
     }
     const int r = carry_line_put(&l->line, head + n, c->now);
     return r ? r : 1;
@@ -161,5 +177,6 @@ int carry_give_next(struct carry *c, struct carry_lane *l)
         return r;
     if ((c->setup->rate && c->tokens <= 0) || !find_block(c, l))
         return 0;
-    return send_piece(c, l);
+    r = send_hash(c, l);
+    return r ? r : send_piece(c, l);
 }

@@ -23,12 +23,15 @@ struct carry_flight {
     uint32_t block, at;    /* at: bytes of it that are here */
     struct digest *digest; /* owned: of these */
     bool is_asked;         /* the frame has left */
+    bool is_said;          /* which hash the source has of it: */
+    uint8_t said[DIGEST];
 };
 
 struct carry_lane {
     struct carry_line line;
     uint64_t path;
     bool is_source;
+    bool is_hub;  /* a source that asks the hub for what is asked of it: one run of blocks at a time */
     bool is_open; /* OPEN was sent, or came */
     bool is_lost; /* to be forgotten at the end of the turn */
     /* a source */
@@ -37,6 +40,7 @@ struct carry_lane {
     uint32_t has_at; /* bits of them that came */
     struct carry_flight flight[CARRY_FLIGHT];
     unsigned n_flight;
+    uint32_t run_end; /* of the hub: the block after the last that was asked for; the first is in flight */
     /* a taker */
     bool wants_list;
     uint32_t list_at; /* bytes of the manifest that were sent */
@@ -44,7 +48,8 @@ struct carry_lane {
     uint32_t have_sent, have_of; /* bits of HAVE that it was sent, and what was promised when they began */
     uint32_t wants[CARRY_WANTS]; /* the first one is under way */
     unsigned n_wants;
-    uint32_t at; /* bytes of that one that were sent */
+    uint32_t at;       /* bytes of that one that were sent */
+    bool is_hash_sent; /* of that one */
 };
 
 enum carry_room { ROOM_UNKNOWN, ROOM_ASKED, ROOM_GIVEN };
@@ -63,6 +68,7 @@ struct carry {
     uint32_t list_n, list_size;
     int64_t tokens; /* bytes that may be given now */
     struct instant filled, reported, sourced, used;
+    struct instant moved; /* a block has come, or another node has said that it has more */
     struct instant now;
     bool is_late; /* progress has not been said yet, of the block `late` */
     uint32_t late;
@@ -85,6 +91,9 @@ void carry_take_frame(struct carry *c, struct carry_lane *l, const struct carry_
 void carry_give_frame(struct carry *c, struct carry_lane *l, const struct carry_frame *f);
 /* Something is under way from it, or can be asked of it, or it has not said what it has. */
 bool carry_take_may_get(const struct carry *c, const struct carry_lane *l);
+/* Until then (µs from now) the hub is not asked for what another node asks it for; UINT64_MAX: it
+ * is already. */
+uint64_t carry_take_patience(const struct carry *c);
 /* The lane goes. */
 void carry_take_let_go(struct carry *c, struct carry_lane *l);
 /* The manifest is known now: what takers have asked for is held against it. */

@@ -14,7 +14,7 @@ static void take_sentence(struct carry *c, struct carry_lane *l, const struct ca
     memcpy(sentence, f->bytes, f->n);
     sentence[f->n] = '\0';
     text_clean(clean, sizeof clean, sentence, false);
-    carry_lane_lose(c, l, false, "the other node says: %s", *clean ? clean : "no more");
+    carry_lane_lose(c, l, false, l->is_hub ? "%s" : "the other node says: %s", *clean ? clean : "no more");
 }
 
 static void lose_line(struct carry *c, struct carry_lane *l, int r)
@@ -37,6 +37,8 @@ void carry_lane_read(struct carry *c, struct carry_lane *l)
             lose_line(c, l, r);
         else if (r && f.kind == CARRY_GONE)
             take_sentence(c, l, &f);
+        else if (r && f.kind == CARRY_BYE)
+            lose_line(c, l, -EPIPE);
         else if (r && f.kind != CARRY_WAIT && l->is_source)
             carry_take_frame(c, l, &f);
         else if (r && f.kind != CARRY_WAIT)

@@ -35,16 +35,72 @@ static int ask_list(struct carry *c, struct carry_lane *l)
     return r ? r : 1;
 }
 
+/* The hub has all of it. */
 static bool has_said_all(const struct carry *c, const struct carry_lane *l)
 {
-    return l->has && l->has_at >= carry_disk_manifest(c->disk)->blocks;
+    return l->is_hub || (l->has && l->has_at >= carry_disk_manifest(c->disk)->blocks);
+}
+
+static void add_flight(struct carry_lane *l, uint32_t block)
+{
+    l->flight[l->n_flight++] = (struct carry_flight){.block = block, .digest = digest_new()};
+}
+
+/* --- the hub ---------------------------------------------------------------------------------- */
+
+/* ret: room for so many as there are lanes. False: one of them has not said yet what it has. */
+static bool find_others(const struct carry *c, const uint8_t **ret, struct carry_others *others)
+{
+    *others = (struct carry_others){.has = ret, .too_shared = carry_take_patience(c) == UINT64_MAX};
+    for (size_t i = 0; i < c->n; i++) {
+        const struct carry_lane *l = c->lanes[i];
+        if (!l->is_source || l->is_hub || l->is_lost)
+            continue;
+        if (!has_said_all(c, l))
+            return false;
+        ret[others->n++] = l->has;
+    }
+    return true;
+}
+
+uint64_t carry_take_patience(const struct carry *c)
+{
+    const uint64_t gone = clock_since_us(c->now, c->moved), most = c->setup->patience_us;
+    bool has_others = false, has_hub = false;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct carry_lane *l = c->lanes[i];
+        has_others |= l->is_source && !l->is_hub && !l->is_lost;
+        has_hub |= l->is_hub && !l->is_lost;
+    }
+    return has_hub && has_others && gone < most ? most - gone : UINT64_MAX;
+}
+
+static void choose_run(struct carry *c, struct carry_lane *l)
+{
+    const uint8_t *has[CARRY_LANES];
+    struct carry_others others;
+    uint32_t first;
+    if (l->n_flight || !find_others(c, has, &others))
+        return;
+    const uint32_t n = carry_disk_next_run(c->disk, &others, &first);
+    if (!n)
+        return;
+    add_flight(l, first);
+    l->run_end = first + n;
 }
 
 static void choose(struct carry *c, struct carry_lane *l)
 {
     uint32_t block;
     while (l->n_flight < CARRY_FLIGHT && carry_disk_next(c->disk, l->has, &block))
-        l->flight[l->n_flight++] = (struct carry_flight){.block = block, .digest = digest_new()};
+        add_flight(l, block);
+}
+
+static bool lacks_of_hub(const struct carry *c)
+{
+    const uint8_t *has[CARRY_LANES];
+    struct carry_others others;
+    return !find_others(c, has, &others) || carry_disk_lacks_run(c->disk, &others);
 }
 
 int carry_take_next(struct carry *c, struct carry_lane *l)
@@ -53,18 +109,22 @@ int carry_take_next(struct carry *c, struct carry_lane *l)
         return open_it(c, l);
     if (!carry_disk_manifest(c->disk))
         return ask_list(c, l);
-    if (!l->is_which_asked) {
+    if (!l->is_which_asked && !l->is_hub) {
         l->is_which_asked = true;
         const int r = carry_line_say(&l->line, CARRY_WHICH, 0, 0, c->now);
         return r ? r : 1;
     }
     if (c->room != ROOM_GIVEN || !carry_disk_is_checked(c->disk) || !has_said_all(c, l))
         return 0;
-    choose(c, l);
+    if (l->is_hub)
+        choose_run(c, l);
+    else
+        choose(c, l);
     for (unsigned i = 0; i < l->n_flight; i++)
         if (!l->flight[i].is_asked) {
             l->flight[i].is_asked = true;
-            const int r = carry_line_say(&l->line, CARRY_WANT, l->flight[i].block, 1, c->now);
+            const uint32_t first = l->flight[i].block, n = l->is_hub ? l->run_end - first : 1;
+            const int r = carry_line_say(&l->line, CARRY_WANT, first, n, c->now);
             return r ? r : 1;
         }
     return 0;
@@ -73,11 +133,13 @@ int carry_take_next(struct carry *c, struct carry_lane *l)
 bool carry_take_may_get(const struct carry *c, const struct carry_lane *l)
 {
     return l->n_flight || !carry_disk_is_checked(c->disk) || !has_said_all(c, l) ||
-           carry_disk_lacks(c->disk, l->has);
+           (l->is_hub ? lacks_of_hub(c) : carry_disk_lacks(c->disk, l->has));
 }
 
 void carry_take_let_go(struct carry *c, struct carry_lane *l)
 {
+    for (uint32_t b = l->is_hub && l->n_flight ? l->flight[0].block + 1 : l->run_end; b < l->run_end; b++)
+        carry_disk_put_back(c->disk, b);
     for (unsigned i = 0; i < l->n_flight; i++) {
         carry_disk_put_back(c->disk, l->flight[i].block);
         digest_free(l->flight[i].digest);
@@ -92,17 +154,22 @@ void carry_take_let_go(struct carry *c, struct carry_lane *l)
 
 /* --- the manifest ----------------------------------------------------------------------------- */
 
+/* Where nobody knows which list is right, the one of another node does not count. */
 static void read_list(struct carry *c, struct carry_lane *l)
 {
-    char content[DIGEST_HEX];
+    const char *list = c->setup->list;
+    char content[DIGEST_HEX], all[DIGEST_HEX];
     struct manifest *m;
     struct err why;
     manifest_content(content, c->list, c->list_n);
-    if (strcmp(content, c->setup->content) != 0)
+    manifest_list(all, c->list, c->list_n);
+    if (strcmp(content, c->setup->content) != 0 || (*list && !l->is_hub && strcmp(all, list) != 0))
         carry_lane_lose(c, l, true, "the other node has another list of the model's blocks");
     else if (manifest_decode(&m, c->list, c->list_n, &why))
         carry_lane_lose(c, l, true, "%s", why.text);
     else {
+        if (!*list || l->is_hub)
+            manifest_forget(m);
         carry_disk_plan(c->disk, m, c->list, c->list_n);
         c->list = NULL;
         l->is_list_asked = false;
@@ -138,9 +205,30 @@ static void take_have(struct carry *c, struct carry_lane *l, const struct carry_
     memcpy(l->has + f->a / 8, f->bytes, f->n);
     const uint32_t end = f->a + (uint32_t)f->n * 8;
     l->has_at = end < m->blocks ? end : m->blocks;
+    c->moved = c->now;
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
+
+/* Where the list knows no hash, what the source says of it finds a damaged disk there. */
+static bool is_right(const struct manifest *m, const struct carry_flight *w, const uint8_t hash[DIGEST])
+{
+    if (manifest_knows(m, w->block))
+        return !memcmp(hash, m->hashes[w->block], DIGEST);
+    return !w->is_said || !memcmp(hash, w->said, DIGEST);
+}
+
+/* The next block of a run that is left follows. */
+static void end_flight(struct carry_lane *l, struct carry_flight *w)
+{
+    if (l->is_hub && w->block + 1 < l->run_end) {
+        *w = (struct carry_flight){.block = w->block + 1, .digest = w->digest, .is_asked = true};
+        return;
+    }
+    digest_free(w->digest);
+    memmove(w, w + 1, (size_t)(l->flight + l->n_flight - w - 1) * sizeof *w);
+    l->n_flight--;
+}
 
 static void end_block(struct carry *c, struct carry_lane *l, struct carry_flight *w)
 {
@@ -148,17 +236,28 @@ static void end_block(struct carry *c, struct carry_lane *l, struct carry_flight
     const uint32_t block = w->block;
     uint8_t hash[DIGEST];
     digest_take(w->digest, hash);
-    if (memcmp(hash, m->hashes[block], DIGEST) != 0) {
-        carry_lane_lose(c, l, true,
-                        "a block of %s that the other node sent has another hash than the list has",
-                        m->files[manifest_file_of(m, block)].name);
+    if (!is_right(m, w, hash)) {
+        carry_lane_lose(c, l, true, "a block of %s that %s sent has another hash than the list has",
+                        m->files[manifest_file_of(m, block)].name, l->is_hub ? "the hub" : "the other node");
         return;
     }
-    digest_free(w->digest);
-    memmove(w, w + 1, (size_t)(l->flight + l->n_flight - w - 1) * sizeof *w);
-    l->n_flight--;
-    carry_fail(c, carry_disk_keep(c->disk, block, c->err));
+    end_flight(l, w);
+    c->moved = c->now;
+    carry_fail(c, carry_disk_keep(c->disk, block, hash, c->err));
     carry_say_progress(c, block);
+}
+
+static void take_hash(struct carry *c, struct carry_lane *l, const struct carry_frame *f)
+{
+    struct carry_flight *w = l->flight, *end = l->flight + l->n_flight;
+    while (w < end && !(w->is_asked && w->block == f->a && !w->at))
+        w++;
+    if (w == end) {
+        carry_lane_lose(c, l, true, "the other node sends the hash of a block that was not asked for");
+        return;
+    }
+    w->is_said = true;
+    memcpy(w->said, f->bytes, DIGEST);
 }
 
 static void take_piece(struct carry *c, struct carry_lane *l, const struct carry_frame *f)
@@ -188,8 +287,10 @@ void carry_take_frame(struct carry *c, struct carry_lane *l, const struct carry_
         take_list(c, l, f);
     else if (f->kind == CARRY_PIECE)
         take_piece(c, l, f);
-    else if (f->kind == CARRY_HAVE)
+    else if (f->kind == CARRY_HAVE && !l->is_hub)
         take_have(c, l, f);
+    else if (f->kind == CARRY_HASH)
+        take_hash(c, l, f);
     else
         carry_lane_lose(c, l, true, "a source sends what only takers may send");
 }

@@ -8,7 +8,11 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/carry/carry_disk_impl.h"
 
-enum { LENGTH_BYTES = 8, HEAD_MOST = 100 * 1000 * 1000 /* as the reader of such files has it */ };
+enum {
+    LENGTH_BYTES = 8,
+    HEAD_MOST = 100 * 1000 * 1000, /* as the reader of such files has it */
+    NEWS_MOST = 16                 /* blocks that have come before other nodes hear of them */
+};
 
 static bool is_weights(const struct hub_file *f)
 {
@@ -29,10 +33,11 @@ void carry_want_plan(struct carry_disk *d)
 
 /* --- what is wanted --------------------------------------------------------------------------- */
 
-static void want_block(struct carry_disk *d, uint32_t block, bool is_outline)
+static void want_block(struct carry_disk *d, uint32_t block, bool is_outline, bool is_shared)
 {
     struct carry_block *b = &d->blocks[block];
     const uint32_t size = manifest_size(d->manifest, block);
+    b->is_shared = is_shared && (b->is_shared || !b->is_wanted);
     if (is_outline && !b->is_outline) {
         b->is_outline = true;
         d->outline_left += b->state != BLOCK_HERE;
@@ -65,7 +70,7 @@ static int want_head(struct carry_disk *d, size_t file, struct err *err)
     if (n > HEAD_MOST) /* no such file: who opens it says so */
         return 0;
     for (uint32_t b = 1; b < blocks && (uint64_t)b * BLOCK_BYTES < LENGTH_BYTES + n; b++)
-        want_block(d, first + b, true);
+        want_block(d, first + b, true, false);
     return 0;
 }
 
@@ -92,7 +97,7 @@ static int want_outline(struct carry_disk *d, struct err *err)
         const uint32_t all = m->first[i + 1] - m->first[i];
         const bool is_part = is_weights(&m->files[i]);
         for (uint32_t b = 0; b < (is_part && all ? 1 : all); b++)
-            want_block(d, m->first[i] + b, true);
+            want_block(d, m->first[i] + b, true, false);
         if (is_part && all && d->blocks[m->first[i]].state == BLOCK_HERE)
             r = want_head(d, i, err);
     }
@@ -115,7 +120,7 @@ static int want_blocks(struct carry_disk *d, const json_t *blocks, struct err *e
             return err_set(err, -EBADMSG, "%s has no blocks %lld to %lld of a file %s", d->model,
                            (long long)first, (long long)end - 1, name ? name : "without a name");
         for (json_int_t b = first; b < end; b++)
-            want_block(d, m->first[f] + (uint32_t)b, false);
+            want_block(d, m->first[f] + (uint32_t)b, false, json_is_true(json_array_get(row, 3)));
     }
     return 0;
 }
@@ -196,6 +201,52 @@ bool carry_disk_lacks(const struct carry_disk *d, const uint8_t *has)
     return find_due(d, has, d->next_file, d->next_block, &block);
 }
 
+/* --- from the hub ----------------------------------------------------------------------------- */
+
+static bool is_for_hub(const struct carry_disk *d, const struct carry_others *o, uint32_t block)
+{
+    if (!is_due(d, block) || (d->blocks[block].is_shared && !o->too_shared))
+        return false;
+    for (size_t i = 0; i < o->n; i++)
+        if (has_bit(o->has[i], block))
+            return false;
+    return true;
+}
+
+static bool find_for_hub(const struct carry_disk *d, const struct carry_others *o, uint32_t *ret,
+                         uint32_t *ret_end)
+{
+    const struct manifest *m = d->manifest;
+    uint32_t block = d->next_block;
+    for (size_t file = d->next_file; file < m->n; file++, block = 0) {
+        const size_t i = d->order[file];
+        for (uint32_t b = m->first[i] + block; b < m->first[i + 1]; b++)
+            if (is_for_hub(d, o, b)) {
+                *ret = b;
+                *ret_end = m->first[i + 1];
+                return true;
+            }
+    }
+    return false;
+}
+
+uint32_t carry_disk_next_run(struct carry_disk *d, const struct carry_others *others, uint32_t *ret)
+{
+    uint32_t n = 0, end;
+    move_marks(d);
+    if (!find_for_hub(d, others, ret, &end))
+        return 0;
+    for (; *ret + n < end && is_for_hub(d, others, *ret + n); n++)
+        d->blocks[*ret + n].state = BLOCK_ASKED;
+    return n;
+}
+
+bool carry_disk_lacks_run(const struct carry_disk *d, const struct carry_others *others)
+{
+    uint32_t block, end;
+    return find_for_hub(d, others, &block, &end);
+}
+
 void carry_disk_put_back(struct carry_disk *d, uint32_t block)
 {
     if (d->blocks[block].state == BLOCK_ASKED)
@@ -214,9 +265,11 @@ bool carry_disk_promises(const struct carry_disk *d, uint32_t block)
     return d->blocks[block].state == BLOCK_HERE || d->blocks[block].is_outline;
 }
 
+/* Of a large model its bits are some 20 KB, and 64 MiB in between. */
 uint32_t carry_disk_promised(const struct carry_disk *d)
 {
-    return d->promised;
+    const uint32_t part = d->manifest->blocks / 64, each = part < 1 ? 1 : part < NEWS_MOST ? part : NEWS_MOST;
+    return d->promised + d->kept / each;
 }
 
 uint64_t carry_disk_done(const struct carry_disk *d)

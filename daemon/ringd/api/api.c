@@ -187,7 +187,19 @@ struct api *api_new(const struct api_setup *setup)
     struct api *api = xcalloc(1, sizeof *api);
     api->setup = *setup;
     api->status = api_status_new();
+    LIST_INIT(&api->waits);
     return api;
+}
+
+void api_models_changed(struct api *api)
+{
+    api_store_look_again(api);
+}
+
+void api_stop(struct api *api)
+{
+    if (api)
+        api_store_stop(api);
 }
 
 void api_free(struct api *api)

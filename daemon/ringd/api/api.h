@@ -24,6 +24,10 @@ struct api_route {
 const struct api_route *api_routes(size_t *ret_n);
 
 struct api *api_new(const struct api_setup *setup); /* api_setup.h */
+/* A model may have come: plans that wait for one look again. */
+void api_models_changed(struct api *api);
+/* Those that still wait hear that the daemon ends. NULL is fine. */
+void api_stop(struct api *api);
 /* After the store has closed: its last answers come here. NULL is fine. */
 void api_free(struct api *api);
 

@@ -18,6 +18,7 @@ struct desk;
 struct doctor;
 struct elsewhere;
 struct enrol;
+struct event_base;
 struct event_log;
 struct http;
 struct intake;
@@ -31,6 +32,7 @@ struct supply;
 
 struct api_setup {
     /* all borrowed */
+    struct event_base *base;
     const char *state_dir;
     const struct opts *opts;
     struct cluster *cluster;

@@ -15,6 +15,7 @@
 #include "daemon/ringd/hub/supply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/timer.h"
 
 static void refuse(struct http_call *call, const char *model, int r, const char *why)
 {
@@ -44,7 +45,7 @@ static void on_answer(void *owner, const json_t *answer, int r, const char *why)
 
 void api_get_store(struct api *api, struct http_call *call)
 {
-    supply_list(api->setup.supply, on_answer, call);
+    supply_survey(api->setup.supply, on_answer, call);
 }
 
 static void answer_row(struct http_call *call, json_t *row, int r, const struct err *err)
@@ -68,7 +69,8 @@ static bool is_of_shelf(const char *what)
     return !strcmp(what, "remove") || !strcmp(what, "pin") || !strcmp(what, "unpin");
 }
 
-static void obey(struct api *api, struct http_call *call, const char *what, const char *model)
+static void obey(struct api *api, struct http_call *call, const char *what, const char *model,
+                 const char *folder)
 {
     struct model_name read;
     struct err err = {""};
@@ -80,13 +82,17 @@ static void obey(struct api *api, struct http_call *call, const char *what, cons
         r = *what == 'p' ? supply_pull(api->setup.supply, model, &row, &err)
                          : supply_verify(api->setup.supply, model, &row, &err);
         answer_row(call, row, r, &err);
+    } else if (!strcmp(what, "add") && folder) {
+        r = supply_add(api->setup.supply, model, folder, &row, &err);
+        answer_row(call, row, r, &err);
     } else if (!strcmp(what, "stop"))
         stop(api, call, model);
     else if (is_of_shelf(what) && model_name_is_exact(model))
         supply_do(api->setup.supply, what, model, on_answer, call);
     else
         http_fail(call, 400, "bad-request",
-                  "\"do\" is pull, stop or verify; or pin, unpin or remove, of ORG/NAME@COMMIT");
+                  "\"do\" is pull, stop or verify; add, with a \"folder\"; or pin, unpin or remove, of "
+                  "ORG/NAME@COMMIT");
 }
 
 void api_post_store(struct api *api, struct http_call *call)
@@ -95,9 +101,10 @@ void api_post_store(struct api *api, struct http_call *call)
     const char *text = http_body(call, &n);
     json_t *body = text ? json_loadb(text, n, 0, NULL) : NULL;
     const char *what = json_string_value(json_object_get(body, "do")),
-               *model = json_string_value(json_object_get(body, "model"));
+               *model = json_string_value(json_object_get(body, "model")),
+               *folder = json_string_value(json_object_get(body, "folder"));
     if (what && model)
-        obey(api, call, what, model);
+        obey(api, call, what, model, folder);
     else
         http_fail(call, 400, "bad-request", "the body must be {\"do\": \"pull\", \"model\": \"ORG/NAME\"}");
     json_decref(body);
@@ -106,37 +113,42 @@ void api_post_store(struct api *api, struct http_call *call)
 /* --- jobs ------------------------------------------------------------------------------------- */
 
 static const char *const model_keys[] = {"model", "draft_model"};
-enum { MODEL_KEYS = sizeof model_keys / sizeof *model_keys };
+enum {
+    MODEL_KEYS = sizeof model_keys / sizeof *model_keys,
+    WAIT_MS = 5000 /* of one request: then it says what it waits for */
+};
 
 struct store_wait {
+    LIST_ENTRY(store_wait) next; /* of api->waits, while the model is on its way */
     struct api *api;
     struct http_call *call;
-    json_t *request;   /* owned */
-    struct loan *loan; /* held */
-    size_t key;        /* of model_keys: which is looked up */
+    json_t *request;    /* owned */
+    struct loan *loan;  /* held */
+    struct timer *over; /* owned; NULL: it does not wait */
+    size_t key;         /* of model_keys: which is looked up */
     bool is_plan;
+    char model[MODEL_NAME]; /* that it waits for, exact */
     void (*then)(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan);
 };
 
 static void wait_free(struct store_wait *w)
 {
+    if (w->over)
+        LIST_REMOVE(w, next);
+    timer_free(w->over);
     json_decref(w->request);
     loan_drop(w->loan);
     free(w);
 }
 
 /* A plan is made of files that are there; those of a draft model on the head alone. */
-static bool may_plan(const struct store_wait *w, const char *model)
+static bool is_there(const struct store_wait *w, char *why, size_t size)
 {
     struct members_ring ring;
-    char why[700] = "";
-    if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, sizeof why))
+    if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, size))
         return true;
     ring.n = w->key ? 1 : ring.n;
-    if (supply_is_there(w->api->setup.supply, model, &ring, why, sizeof why))
-        return true;
-    http_fail(w->call, 409, "refused", "no plan can be made yet: %s", why);
-    return false;
+    return supply_is_there(w->api->setup.supply, w->model, &ring, why, size);
 }
 
 /* What is served without a name has that of the model, and not its commit. */
@@ -151,20 +163,74 @@ static void set_model(const struct store_wait *w, const char *model)
 
 static bool look_up_next(struct store_wait *w);
 
+/* Its model is there. */
+static void go_on(struct store_wait *w)
+{
+    if (w->over) {
+        LIST_REMOVE(w, next);
+        timer_free(w->over);
+        w->over = NULL;
+    }
+    set_model(w, w->model);
+    w->key++;
+    if (look_up_next(w))
+        return;
+    w->then(w->api, w->call, w->request, w->loan, w->is_plan);
+    wait_free(w);
+}
+
+static void on_over(void *owner)
+{
+    struct store_wait *w = owner;
+    char why[700] = "";
+    if (is_there(w, why, sizeof why)) {
+        go_on(w);
+        return;
+    }
+    api_reply(w->call, 202, json_pack("{s:s}", "waits_for", why));
+    wait_free(w);
+}
+
 static void on_resolved(void *owner, const json_t *answer, int r, const char *why)
 {
     struct store_wait *w = owner;
-    const char *model = json_string_value(json_object_get(answer, "model"));
+    char quiet[700] = "";
     if (r) {
         refuse(w->call, w->key ? "--draft-model" : "--model", r == -ENOENT ? -EPERM : r, why);
-    } else if (may_plan(w, model)) {
-        set_model(w, model);
-        w->key++;
-        if (look_up_next(w))
-            return;
-        w->then(w->api, w->call, w->request, w->loan, w->is_plan);
+        wait_free(w);
+        return;
     }
-    wait_free(w);
+    snprintf(w->model, sizeof w->model, "%s", json_string_value(json_object_get(answer, "model")));
+    if (is_there(w, quiet, sizeof quiet)) {
+        go_on(w);
+        return;
+    }
+    w->over = timer_new(w->api->setup.base, on_over, w);
+    timer_set_ms(w->over, WAIT_MS);
+    LIST_INSERT_HEAD(&w->api->waits, w, next);
+}
+
+/* One at a time: what goes on may change the list. */
+void api_store_look_again(struct api *api)
+{
+    char quiet[700] = "";
+    struct store_wait *w;
+    do {
+        LIST_FOREACH (w, &api->waits, next)
+            if (is_there(w, quiet, sizeof quiet))
+                break;
+        if (w)
+            go_on(w);
+    } while (w);
+}
+
+void api_store_stop(struct api *api)
+{
+    while (LIST_FIRST(&api->waits)) {
+        struct store_wait *w = LIST_FIRST(&api->waits);
+        http_fail(w->call, 503, "stopping", "ringd is stopping");
+        wait_free(w);
+    }
 }
 
 /* True: on_resolved is called, or was; what waits is its own. */
@@ -187,7 +253,12 @@ bool api_store_resolve(struct api *api, struct http_call *call, json_t *request,
                                     struct loan *loan, bool is_plan))
 {
     struct store_wait *w = xcalloc(1, sizeof *w);
-    *w = (struct store_wait){api, call, json_incref(request), loan_hold(loan), 0, is_plan, then};
+    *w = (struct store_wait){.api = api,
+                             .call = call,
+                             .request = json_incref(request),
+                             .loan = loan_hold(loan),
+                             .is_plan = is_plan,
+                             .then = then};
     const bool is_waiting = look_up_next(w);
     if (!is_waiting)
         wait_free(w);

@@ -18,11 +18,18 @@ void api_get_store(struct api *api, struct http_call *call);
 void api_post_store(struct api *api, struct http_call *call);
 
 /* False: the spec's model is no name, nothing was done. True: `then` is called once its name is
- * exact, with the request, or the call is answered; is_plan: no job is wanted, and the model has to
- * be on all nodes already. Holds request and loan (NULL: none). */
+ * exact, with the request, or the call is answered; is_plan: no job is wanted, and the outline of
+ * the model has to be on all nodes first: that is waited for. What takes longer than 5 s is
+ * answered with 202 and {"waits_for"}: who asks again goes on waiting. Holds request and loan
+ * (NULL: none). */
 bool api_store_resolve(struct api *api, struct http_call *call, json_t *request, struct loan *loan,
                        bool is_plan,
                        void (*then)(struct api *api, struct http_call *call, json_t *request,
                                     struct loan *loan, bool is_plan));
+
+/* Plans that wait look whether their model has come. */
+void api_store_look_again(struct api *api);
+/* They hear that the daemon ends. */
+void api_store_stop(struct api *api);
 
 #endif

@@ -13,10 +13,10 @@
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/nearest.h"
 #include "daemon/ringd/hub/pulls.h"
+#include "daemon/ringd/hub/travel.h"
 #include "daemon/ringd/timer.h"
 
 enum {
-    WHOLE_ONES = 2, /* nodes that have all of a model: each gives a part */
     ORDERS_MOST = 64,
     WHY = 1000,
     AGAIN_MS = 1000 /* after a process that brought it has ended */
@@ -28,6 +28,7 @@ struct bring_order {
     json_t *blocks; /* owned */
     uint8_t from[CARRY_FROM][16];
     size_t nfrom;
+    bool hub;      /* no node is known that has all of it */
     bool is_begun; /* it is a part of the pull that is under way */
 };
 
@@ -51,7 +52,7 @@ static void order_over(struct bring *b, struct bring_order *o, const char *why)
 static void begin(struct bring *b, struct bring_order *o)
 {
     struct carry_order order = {
-        .model = o->model, .content = o->content, .blocks = o->blocks, .nfrom = o->nfrom};
+        .model = o->model, .content = o->content, .blocks = o->blocks, .nfrom = o->nfrom, .hub = o->hub};
     struct pull *p;
     struct err err;
     memcpy(order.from, o->from, sizeof order.from);
@@ -72,13 +73,11 @@ void bring_want(struct bring *b, const char *model, const char *content, const j
     snprintf(o->model, sizeof o->model, "%s", model);
     snprintf(o->content, sizeof o->content, "%s", content);
     o->blocks = json_deep_copy(blocks);
-    o->nfrom = nearest(b->setup.members, holders, o->from, parts ? CARRY_FROM : WHOLE_ONES);
+    o->nfrom = nearest(b->setup.members, holders, o->from, parts ? CARRY_FROM : TRAVEL_WHOLE_ONES);
+    o->hub = parts || !o->nfrom;
     TAILQ_INSERT_TAIL(&b->orders, o, next);
     b->n++;
-    if (o->nfrom)
-        begin(b, o);
-    else
-        order_over(b, o, "no other node has its weights");
+    begin(b, o);
 }
 
 static void on_again(void *owner)
@@ -101,9 +100,14 @@ static void wait_a_moment(struct bring *b, struct bring_order *o)
 static void say_coming(const struct bring *b, const struct bring_order *o, const struct pull *p)
 {
     const struct member *m = members_find(b->setup.members, o->from[0]);
-    char from[100];
-    snprintf(from, sizeof from, "node %s", m ? m->name : "?");
-    struct bring_coming c = {.model = o->model, .from = pull_is_of_nodes(p) ? from : "the hub"};
+    char from[500];
+    if (*pull_waits(p))
+        snprintf(from, sizeof from, "the hub, which is tried again (%s),", pull_waits(p));
+    else if (pull_is_of_nodes(p))
+        snprintf(from, sizeof from, "node %s", m ? m->name : "?");
+    else
+        snprintf(from, sizeof from, "the hub");
+    struct bring_coming c = {.model = o->model, .from = from};
     pull_amounts(p, &c.done, &c.total, &c.rate);
     b->setup.coming(b->setup.owner, &c);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What stages of this node lack of models whose outlines are here: taken from the nodes nearest to
- * this one that have it. Owned by supply.c; loop thread. */
+ * this one that have it, and from the hub where no node has all of it. Owned by supply.c; loop
+ * thread. */
 #ifndef DAEMON_BRING_H
 #define DAEMON_BRING_H
 

@@ -1,79 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/carriers_impl.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
-#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/routes.h"
 #include "daemon/ringd/timer.h"
-#include "net/clock.h"
-#include "net/link.h"
-
-enum {
-    NODES = 16,      /* with which a model is shared at once, */
-    MODELS = 16,     /* and models that are */
-    SOON_MS = 25,    /* a source that gives nothing yet is asked again, after twice as long each time, */
-    AGAIN_MS = 3000, /* at most */
-    PATIENCE_S = 30, /* for the first word of any source, or of a taker that has asked, */
-    STALL_S = 600    /* and for the next byte: sources that wait for each other say that they are here */
-};
-enum { RANK_SOURCE = 0, RANK_TAKER = 1 };
-enum { NUMBER = sizeof(((struct link_hello *)NULL)->fingerprint) }; /* how a hello names a model */
-
-struct carrier;
-
-/* A connection: how the process calls it, and the path that it goes over. */
-struct carry_way {
-    uint64_t number, path;
-};
-
-/* A node at the other end; one that gives and takes is there twice. */
-struct carry_node {
-    struct carrier *c;   /* borrowed: owner; NULL = this place is free */
-    struct lanes *lanes; /* owned */
-    uint8_t id[16];
-    bool is_source, is_barred; /* it sent what it must not */
-    struct instant since;      /* it was added, or its last lane was lost */
-    size_t up;                 /* lanes */
-    struct carry_way ways[PEERS_MAX_PATHS];
-    char why[300]; /* the last reason that it gives nothing */
-};
-
-struct carrier {
-    LIST_ENTRY(carrier) next;
-    struct carriers *all; /* borrowed: owner */
-    char model[MODEL_NAME], content[MODEL_CONTENT + 1];
-    struct hub_fetch *fetch;         /* owned: from the first connection on */
-    json_t *want;                    /* owned: all that is still to come; NULL: nothing */
-    uint64_t wants;                  /* number of the last order to want something */
-    uint64_t ways;                   /* of the last connection */
-    const struct hub_fetch_ops *ops; /* of who takes; NULL: it only gives */
-    void *owner;
-    struct carry_node nodes[NODES];
-    struct timer *again;   /* owned */
-    unsigned soon_ms;      /* until it is due, if a source gives nothing yet */
-    struct instant waited; /* since when no source has been heard */
-    struct instant moved;  /* when the last bytes came, */
-    uint64_t done;         /* of which there were so many then */
-};
-
-struct carriers {
-    struct carriers_setup setup;
-    LIST_HEAD(, carrier) list;
-    size_t n;
-};
 
 static const char *name_of(const struct carriers *c, const uint8_t id[16])
 {
@@ -86,6 +27,7 @@ static const char *name_of(const struct carriers *c, const uint8_t id[16])
 static void node_free(struct carry_node *n)
 {
     lanes_free(n->lanes);
+    carrier_lend_stop(n);
     *n = (struct carry_node){0};
 }
 
@@ -94,6 +36,7 @@ static void carrier_free(struct carrier *c)
     for (size_t i = 0; i < NODES; i++)
         node_free(&c->nodes[i]);
     hub_fetch_stop(c->fetch);
+    carrier_hub_stop(c);
     json_decref(c->want);
     timer_free(c->again);
     LIST_REMOVE(c, next);
@@ -132,6 +75,7 @@ static void on_ready(void *owner, uint64_t want)
     json_decref(c->want);
     c->want = NULL;
     c->ops = NULL;
+    carrier_hub_stop(c);
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source)
             node_free(&c->nodes[i]);
@@ -147,6 +91,7 @@ static void begin_again(struct carrier *c)
     for (size_t i = 0; i < NODES; i++)
         while (c->nodes[i].up)
             lanes_lost(c->nodes[i].lanes, c->nodes[i].ways[--c->nodes[i].up].path);
+    carrier_hub_drop(c);
     c->waited = clock_now();
     ask_sources(c);
 }
@@ -156,6 +101,7 @@ static void on_over(void *owner, const char *why, bool passing)
     struct carrier *c = owner;
     const struct hub_fetch_ops *ops = c->ops;
     void *of = c->owner;
+    char both[1000];
     c->fetch = NULL;
     if (!why && ops) {
         begin_again(c);
@@ -163,6 +109,10 @@ static void on_over(void *owner, const char *why, bool passing)
     }
     if (!ops && why)
         log_warning("%s is given to no other node any more: %s", c->model, why);
+    if (why && *c->hub.why && strcmp(why, c->hub.why) != 0) {
+        snprintf(both, sizeof both, "%s; from the hub: %s", why, c->hub.why);
+        why = both;
+    }
     carrier_free(c);
     if (ops)
         ops->over(of, why, passing);
@@ -184,6 +134,8 @@ static void on_lost(void *owner, uint64_t number, bool wrong, const char *why)
 {
     struct carrier *c = owner;
     size_t k = 0;
+    if (carrier_hub_lost(c, number))
+        return;
     struct carry_node *n = node_of_way(c, number, &k);
     if (!n)
         return;
@@ -191,7 +143,11 @@ static void on_lost(void *owner, uint64_t number, bool wrong, const char *why)
     n->ways[k] = n->ways[--n->up];
     n->since = clock_now();
     snprintf(n->why, sizeof n->why, "%s", why);
-    if (wrong) {
+    if (n->is_hub && !n->up && c->done == n->done) { /* it cannot ask the hub either */
+        n->is_barred = true;
+        lanes_stop(n->lanes);
+        timer_set_ms(c->again, 0);
+    } else if (wrong) {
         log_warning("node %s sends wrong bytes of %s: %s", name_of(c->all, n->id), c->model, why);
         n->is_barred = true;
         lanes_stop(n->lanes);
@@ -207,8 +163,12 @@ static int start(struct carrier *c)
 {
     static const struct hub_fetch_ops ops = {
         .room = on_room, .progress = on_progress, .ready = on_ready, .lost = on_lost, .over = on_over};
-    const struct hub_order order = {
-        .what = "carry", .model = c->model, .content = c->content, .want = c->want};
+    const struct hub_order order = {.what = "carry",
+                                    .model = c->model,
+                                    .content = c->content,
+                                    .list = c->list,
+                                    .want = c->want,
+                                    .is_of_hub = c->hub.is_wanted};
     struct err err;
     if (c->fetch)
         return 0;
@@ -220,6 +180,16 @@ static int start(struct carrier *c)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
+static void say_way(const struct carry_node *n)
+{
+    const char *model = n->c->model, *name = name_of(n->c->all, n->id);
+    if (n->is_hub)
+        log_info(n->is_source ? "%s comes from the hub through node %s" : "%s goes from the hub to node %s",
+                 model, name);
+    else
+        log_info(n->is_source ? "%s comes from node %s" : "%s goes to node %s", model, name);
+}
+
 static void use_link(struct carry_node *n, struct link *link, uint64_t path)
 {
     struct carrier *c = n->c;
@@ -227,19 +197,21 @@ static void use_link(struct carry_node *n, struct link *link, uint64_t path)
     int fd;
     memset(&lane, 0, sizeof lane); /* its padding leaves this process */
     lane.path = ++c->ways;
-    lane.rank = n->is_source ? RANK_SOURCE : RANK_TAKER;
-    if (n->up == PEERS_MAX_PATHS || start(c) || link_detach(link, &fd, &lane.tx, &lane.rx)) {
+    lane.rank = !n->is_source ? RANK_TAKER : n->is_hub ? RANK_HUB : RANK_SOURCE;
+    const bool is_lent = n->is_hub && !n->is_source;
+    if (n->up == PEERS_MAX_PATHS || (!is_lent && start(c)) || link_detach(link, &fd, &lane.tx, &lane.rx)) {
         link_free(link);
         return;
     }
-    if (!hub_fetch_send_lane(c->fetch, &lane, fd))
+    n->done = c->done;
+    if (is_lent ? !carrier_lend(n, &lane, fd) : !hub_fetch_send_lane(c->fetch, &lane, fd))
         n->ways[n->up++] = (struct carry_way){lane.path, path};
     if (n->up == 1)
-        log_info(n->is_source ? "%s comes from node %s" : "%s goes to node %s", c->model,
-                 name_of(c->all, n->id));
+        say_way(n);
     close(fd);
     seal_wipe(&lane.tx);
     seal_wipe(&lane.rx);
+    timer_set_ms(c->again, 0); /* the hub may have waited for this one */
 }
 
 static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t path)
@@ -262,10 +234,11 @@ static void on_relayed(void *owner, const char *through)
     (void)through;
 }
 
-static struct carry_node *find_node(struct carrier *c, const uint8_t id[16], bool is_source)
+struct carry_node *carrier_find_node(struct carrier *c, const uint8_t id[16], bool is_source, bool is_hub)
 {
     for (size_t i = 0; i < NODES; i++)
-        if (c->nodes[i].c && c->nodes[i].is_source == is_source && !memcmp(c->nodes[i].id, id, 16))
+        if (c->nodes[i].c && c->nodes[i].is_source == is_source && c->nodes[i].is_hub == is_hub &&
+            !memcmp(c->nodes[i].id, id, 16))
             return &c->nodes[i];
     return NULL;
 }
@@ -277,16 +250,17 @@ static void number_of(const char *content, char ret[NUMBER])
 }
 
 /* Where no cable leads there, who takes asks for a way through other nodes. */
-static void connect_node(struct carry_node *n)
+void carrier_connect(struct carry_node *n)
 {
-    struct link_hello hello = {.from_rank = n->is_source ? RANK_TAKER : RANK_SOURCE,
-                               .to_rank = n->is_source ? RANK_SOURCE : RANK_TAKER};
+    const uint16_t giver = n->is_hub ? RANK_HUB : RANK_SOURCE;
+    struct link_hello hello = {.from_rank = n->is_source ? RANK_TAKER : giver,
+                               .to_rank = n->is_source ? giver : RANK_TAKER};
     number_of(n->c->content, hello.fingerprint);
     lanes_start(n->lanes, n->id, &hello, n->is_source);
 }
 
 /* NULL: there are too many. */
-static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool is_source)
+struct carry_node *carrier_add_node(struct carrier *c, const uint8_t id[16], bool is_source, bool is_hub)
 {
     static const struct lanes_ops ops = {on_lane_up, on_refused, on_relayed};
     const struct carriers_setup *s = &c->all->setup;
@@ -294,7 +268,7 @@ static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool
         struct carry_node *n = &c->nodes[i];
         if (n->c)
             continue;
-        *n = (struct carry_node){.c = c, .is_source = is_source, .since = clock_now()};
+        *n = (struct carry_node){.c = c, .is_source = is_source, .is_hub = is_hub, .since = clock_now()};
         memcpy(n->id, id, 16);
         n->lanes = lanes_new(&(struct lanes_setup){.base = s->base,
                                                    .members = s->members,
@@ -302,7 +276,7 @@ static struct carry_node *add_node(struct carrier *c, const uint8_t id[16], bool
                                                    .relay = s->relay,
                                                    .ops = &ops,
                                                    .owner = n});
-        connect_node(n);
+        carrier_connect(n);
         return n;
     }
     return NULL;
@@ -313,7 +287,9 @@ static struct carry_node *node_of_hello(struct carriers *all, const struct link_
     struct carrier *c;
     char number[NUMBER];
     LIST_FOREACH (c, &all->list, next) {
-        struct carry_node *n = find_node(c, peer->node_id, peer->from_rank == RANK_SOURCE);
+        const bool gives = peer->from_rank == RANK_SOURCE || peer->from_rank == RANK_HUB;
+        struct carry_node *n =
+            carrier_find_node(c, peer->node_id, gives, (gives ? peer->from_rank : peer->to_rank) == RANK_HUB);
         number_of(c->content, number);
         if (n && !n->is_barred && !strcmp(number, peer->fingerprint))
             return n;
@@ -356,7 +332,7 @@ void carriers_changed(struct carriers *all)
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-static struct carrier *find(const struct carriers *all, const char *model)
+struct carrier *carrier_find(const struct carriers *all, const char *model)
 {
     struct carrier *c;
     LIST_FOREACH (c, &all->list, next)
@@ -375,13 +351,15 @@ static void give_up(struct carrier *c)
 {
     const struct hub_fetch_ops *ops = c->ops;
     void *owner = c->owner;
-    char why[500] = "no node that has it can be reached";
+    char why[1000] = "no node that has it can be reached";
     if (is_stalled(c))
         snprintf(why, sizeof why, "nothing has come from other nodes for %d s", STALL_S);
     for (size_t i = 0; i < NODES; i++)
         if (c->nodes[i].c && c->nodes[i].is_source && *c->nodes[i].why)
             snprintf(why, sizeof why, "node %s does not give it: %s", name_of(c->all, c->nodes[i].id),
                      c->nodes[i].why);
+    if (*c->hub.why)
+        snprintf(why, sizeof why, "%s", c->hub.why);
     carrier_free(c);
     ops->over(owner, why, false);
 }
@@ -392,15 +370,40 @@ static void ask_sources(struct carrier *c)
     for (size_t i = 0; i < NODES; i++) {
         const struct carry_node *n = &c->nodes[i];
         if (n->c && n->is_source && !n->is_barred && !n->up)
-            s->send(
-                s->owner, n->id,
-                json_pack("{s:s s:s s:s}", "kind", "model-give", "model", c->model, "content", c->content));
+            s->send(s->owner, n->id,
+                    json_pack("{s:s s:s s:s s:b}", "kind", "model-give", "model", c->model, "content",
+                              c->content, "through", (int)n->is_hub));
     }
+}
+
+/* Through another node where the hub gives nothing to this one: one after the other. */
+static void ask_through(struct carrier *c)
+{
+    const struct carry_node *next = NULL;
+    for (size_t i = 0; i < NODES; i++) {
+        const struct carry_node *n = &c->nodes[i];
+        if (n->c && n->is_source && n->is_hub && !n->is_barred)
+            return;
+        if (n->c && n->is_source && !n->is_hub && !n->is_barred && !next &&
+            !carrier_find_node(c, n->id, true, true))
+            next = n;
+    }
+    if (next)
+        carrier_add_node(c, next->id, true, true);
+}
+
+static void look_at_hub(struct carrier *c)
+{
+    if (c->hub.is_wanted && c->hub.is_vain)
+        ask_through(c);
+    if (carrier_hub_is_due(c) && !start(c))
+        carrier_hub_start(c);
 }
 
 static void look_at_sources(struct carrier *c)
 {
-    bool is_heard = false, is_hopeless = true;
+    look_at_hub(c);
+    bool is_heard = c->hub.number, is_hopeless = !c->hub.is_wanted || c->hub.is_vain;
     for (size_t i = 0; i < NODES; i++) {
         const struct carry_node *n = &c->nodes[i];
         is_heard |= n->c && n->is_source && n->up;
@@ -444,13 +447,14 @@ static void on_again(void *owner)
         look_at_takers(c);
 }
 
-static struct carrier *carrier_new(struct carriers *all, const char *model, const char *content)
+struct carrier *carrier_new(struct carriers *all, const char *model, const char *content, const char *list)
 {
     struct carrier *c = xcalloc(1, sizeof *c);
     c->all = all;
     c->soon_ms = SOON_MS;
     snprintf(c->model, sizeof c->model, "%s", model);
     snprintf(c->content, sizeof c->content, "%s", content);
+    snprintf(c->list, sizeof c->list, "%s", list);
     c->again = timer_new(all->setup.base, on_again, c);
     timer_set_ms(c->again, AGAIN_MS);
     LIST_INSERT_HEAD(&all->list, c, next);
@@ -469,8 +473,8 @@ static void set_sources(struct carrier *c, const struct carry_order *order)
             node_free(n);
     }
     for (size_t k = 0; k < order->nfrom; k++)
-        if (!find_node(c, order->from[k], true))
-            add_node(c, order->from[k], true);
+        if (!carrier_find_node(c, order->from[k], true, false))
+            carrier_add_node(c, order->from[k], true, false);
 }
 
 /* The process hears it at once, or when it is started. */
@@ -490,13 +494,13 @@ static void want(struct carrier *c, const json_t *blocks)
 void carriers_take(struct carriers *all, const struct carry_order *order, const struct hub_fetch_ops *ops,
                    void *owner)
 {
-    struct carrier *c = find(all, order->model);
+    struct carrier *c = carrier_find(all, order->model);
     if (c && strcmp(c->content, order->content) != 0) { /* of files that are gone */
         carriers_leave(all, order->model);
         c = NULL;
     }
     if (!c)
-        c = carrier_new(all, order->model, order->content);
+        c = carrier_new(all, order->model, order->content, order->list ? order->list : "");
     const bool takes = c->ops;
     if (!takes) {
         c->ops = ops;
@@ -504,30 +508,34 @@ void carriers_take(struct carriers *all, const struct carry_order *order, const 
         c->moved = clock_now();
     }
     c->waited = clock_now();
+    if (!takes || !c->hub.is_wanted)
+        c->hub = (struct carry_hub){.is_wanted = order->hub, .since = c->waited};
     if (!takes || order->blocks)
         want(c, order->blocks);
     set_sources(c, order);
     ask_sources(c);
+    look_at_hub(c);
 }
 
 void carriers_say_room(struct carriers *all, const char *model, const char *why)
 {
-    const struct carrier *c = find(all, model);
+    const struct carrier *c = carrier_find(all, model);
     if (c && c->fetch)
         hub_fetch_say_room(c->fetch, why);
 }
 
 void carriers_leave(struct carriers *all, const char *model)
 {
-    struct carrier *c = find(all, model);
+    struct carrier *c = carrier_find(all, model);
     if (c)
         carrier_free(c);
 }
 
 void carriers_take_denied(struct carriers *all, const uint8_t from[16], const json_t *body)
 {
-    struct carrier *c = find(all, json_string_value(json_object_get(body, "model")));
-    struct carry_node *n = c ? find_node(c, from, true) : NULL;
+    struct carrier *c = carrier_find(all, json_string_value(json_object_get(body, "model")));
+    struct carry_node *n =
+        c ? carrier_find_node(c, from, true, json_is_true(json_object_get(body, "through"))) : NULL;
     if (!n)
         return;
     snprintf(n->why, sizeof n->why, "%s", json_string_value(json_object_get(body, "why")));
@@ -536,40 +544,6 @@ void carriers_take_denied(struct carriers *all, const uint8_t from[16], const js
     c->waited = clock_now();
     timer_set_ms(c->again, c->soon_ms);
     c->soon_ms = c->soon_ms < AGAIN_MS / 2 ? 2 * c->soon_ms : AGAIN_MS;
-}
-
-/* --- giving ----------------------------------------------------------------------------------- */
-
-static void deny(const struct carriers *all, const uint8_t to[16], const char *model, bool soon,
-                 const char *why)
-{
-    all->setup.send(all->setup.owner, to,
-                    json_pack("{s:s s:s s:b s:s}", "kind", "model-denied", "model", model, "soon", (int)soon,
-                              "why", why));
-}
-
-/* It may give to this one as well: what a node waits for it promises to nobody, but for a model's
- * outline, and that goes one way only. */
-void carriers_take_give(struct carriers *all, const uint8_t from[16], const json_t *body)
-{
-    const char *model = json_string_value(json_object_get(body, "model")),
-               *content = json_string_value(json_object_get(body, "content"));
-    const char *here = all->setup.content(all->setup.owner, model);
-    struct carrier *c = find(all, model);
-    struct carry_node *n = c ? find_node(c, from, false) : NULL;
-    if (!c && !here)
-        deny(all, from, model, true, "it is not here yet");
-    else if (strcmp(c ? c->content : here, content) != 0)
-        deny(all, from, model, false,
-             "its files here are others: `ringctl models verify` says which are right");
-    else if (!c && all->n == MODELS)
-        deny(all, from, model, true, "it shares as many models as it can");
-    else if (!n && !add_node(c ? c : carrier_new(all, model, content), from, false))
-        deny(all, from, model, true, "it gives to as many nodes as it can");
-    else if (n && !n->up && !n->is_barred) {
-        n->since = clock_now();
-        connect_node(n);
-    }
 }
 
 /* --- all -------------------------------------------------------------------------------------- */

@@ -9,8 +9,10 @@
 #define DAEMON_CARRIERS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/ringd/hub/carry_order.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/model_route.h"
 
@@ -37,13 +39,6 @@ struct carriers_setup { /* the pointers are borrowed */
 struct carriers *carriers_new(const struct carriers_setup *setup);
 void carriers_free(struct carriers *c);
 
-enum { CARRY_FROM = 7 };
-struct carry_order {
-    const char *model, *content; /* exact; MODEL_CONTENT digits */
-    const json_t *blocks;        /* beside its outline: [file, first block, the next one not], …; or NULL */
-    uint8_t from[CARRY_FROM][16];
-    size_t nfrom;
-};
 /* Takes a model from those nodes, and gives it to others meanwhile. Of ops, room, progress and
  * over come: over with NULL once all is here that was wanted. One of that model which takes
  * already takes from these nodes from now on, and these blocks too; its ops stay. over with

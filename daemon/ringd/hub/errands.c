@@ -32,7 +32,7 @@ static const char *const ways[] = {
 struct errand_heard {
     TAILQ_ENTRY(errand_heard) next;
     uint8_t id[16];
-    char model[MODEL_NAME], content[MODEL_CONTENT + 1];
+    char model[MODEL_NAME], content[MODEL_CONTENT + 1], list[MODEL_CONTENT + 1];
     bool is_ready, is_whole, has_said;
     uint64_t boot; /* of that node's life: another may have lost it */
     uint64_t done, total;
@@ -63,6 +63,13 @@ static const char *content_here(const struct errands *e, const char *model)
     return e->setup.content(e->setup.owner, model);
 }
 
+/* NULL: not known. */
+static const char *list_here(const struct errands *e, const char *model)
+{
+    const char *list = content_here(e, model) ? e->setup.list(e->setup.owner, model) : NULL;
+    return list && *list ? list : NULL;
+}
+
 /* --- how far this node is --------------------------------------------------------------------- */
 
 static json_t *told_message(const struct errands *e, const char *model)
@@ -74,10 +81,11 @@ static json_t *told_message(const struct errands *e, const char *model)
     const bool failed = !content && p && pull_state(p) == PULL_FAILED;
     if (p)
         pull_amounts(p, &done, &total, &rate);
-    return json_pack("{s:s s:s s:b s:b s:I s:I s:I s:s* s:s*}", "kind", "model-told", "model", model, "ready",
-                     content != NULL, "whole", e->setup.is_whole(e->setup.owner, model), "done",
+    return json_pack("{s:s s:s s:b s:b s:I s:I s:I s:s* s:s* s:s*}", "kind", "model-told", "model", model,
+                     "ready", content != NULL, "whole", e->setup.is_whole(e->setup.owner, model), "done",
                      (json_int_t)done, "total", (json_int_t)total, "rate", (json_int_t)rate, "why",
-                     failed ? pull_why(p) : NULL, "content", content && *content ? content : NULL);
+                     failed ? pull_why(p) : NULL, "content", content && *content ? content : NULL, "list",
+                     list_here(e, model));
 }
 
 static void asker_free(struct errands *e, struct errand_asker *a)
@@ -124,7 +132,7 @@ static void obey(struct errands *e, enum route_way way, const struct carry_order
     if (way == ROUTE_TAKES && (rests || runs))
         r = pulls_take(e->setup.pulls, order, &p, &err);
     else if (way == ROUTE_PULLS && rests)
-        r = pulls_begin(e->setup.pulls, "pull", order->model, &p, &err);
+        r = pulls_begin(e->setup.pulls, "outline", order->model, &p, &err);
     if (r && r != -EBUSY) {
         snprintf(how, size, "%s", err.text);
     } else if (!p) {
@@ -240,6 +248,27 @@ static const struct errand_heard *find_outside(const struct errands *e, const st
     return NULL;
 }
 
+static const char *said_list(const struct errand_heard *h)
+{
+    return *h->list ? h->list : NULL;
+}
+
+/* The list that a node is to take: the one known here, else that of its first source. NULL: not all
+ * of its sources know theirs, so none can be compared. */
+static const char *list_of(const struct errands *e, const struct model_errand *all,
+                           const struct route_step *step)
+{
+    const char *list = list_here(e, all->model);
+    for (size_t k = 0; k < step->nfrom; k++) {
+        const struct errand_heard *h = all->heard[step->from[k]];
+        const char *its = h ? h->list : list ? list : "";
+        if (!*its)
+            return NULL;
+        list = list ? list : its;
+    }
+    return step->nfrom ? list : NULL;
+}
+
 /* At once where it is another wish than before. */
 static void ask(struct errands *e, const struct model_errand *all, size_t i)
 {
@@ -264,20 +293,21 @@ static void ask(struct errands *e, const struct model_errand *all, size_t i)
     h->asked = now;
     h->step = *step;
     e->setup.send(e->setup.owner, h->id,
-                  json_pack("{s:s s:s s:s s:s* s:o}", "kind", "model-want", "model", all->model, "how",
+                  json_pack("{s:s s:s s:s s:s* s:s* s:o}", "kind", "model-want", "model", all->model, "how",
                             ways[outside ? ROUTE_TAKES : step->way], "content", *content ? content : NULL,
-                            "from", from));
+                            "list", outside ? said_list(outside) : list_of(e, all, step), "from", from));
 }
 
 static void do_here(struct errands *e, const struct model_errand *all, size_t i, char *how, size_t size)
 {
     const struct route_step *step = &all->steps[i];
-    struct carry_order order = {.model = all->model, .content = all->content};
+    struct carry_order order = {.model = all->model, .content = all->content, .list = list_of(e, all, step)};
     for (size_t k = 0; k < step->nfrom && step->way == ROUTE_TAKES; k++)
         memcpy(order.from[order.nfrom++], all->ring->at[step->from[k]]->id, 16);
     const bool takes = step->way == ROUTE_PULLS && all->outside;
     if (takes) {
         order.content = all->outside->content;
+        order.list = said_list(all->outside);
         memcpy(order.from[order.nfrom++], all->outside->id, 16);
     }
     obey(e, takes ? ROUTE_TAKES : step->way, &order, how, size);
@@ -432,25 +462,6 @@ static void on_timer(void *owner)
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* −1: what is asked for makes no sense. */
-static int read_order(const struct errands *e, const json_t *body, struct carry_order *ret)
-{
-    const char *content = json_string_value(json_object_get(body, "content"));
-    size_t i;
-    json_t *id;
-    *ret = (struct carry_order){.model = json_string_value(json_object_get(body, "model")),
-                                .content = content ? content : ""};
-    if (!model_name_is_exact(ret->model) || (*ret->content && !model_content_is(ret->content)))
-        return -1;
-    json_array_foreach (json_object_get(body, "from"), i, id) {
-        if (ret->nfrom == ROUTE_SOURCES || id_parse(ret->from[ret->nfrom], json_string_value(id)) ||
-            !members_find(e->setup.members, ret->from[ret->nfrom]))
-            return -1;
-        ret->nfrom++;
-    }
-    return 0;
-}
-
 static void add_asker(struct errands *e, const uint8_t from[16], const char *model)
 {
     struct errand_asker *a, *oldest = NULL;
@@ -480,7 +491,7 @@ void errands_take_want(struct errands *e, const uint8_t from[16], const json_t *
     const char *how = json_string_value(json_object_get(body, "how"));
     struct carry_order order;
     char quiet[500];
-    if (read_order(e, body, &order))
+    if (carry_order_read(&order, e->setup.members, body))
         return;
     add_asker(e, from, order.model);
     if (!content_here(e, order.model)) {
@@ -496,7 +507,8 @@ void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *
 {
     const char *model = json_string_value(json_object_get(body, "model")),
                *why = json_string_value(json_object_get(body, "why")),
-               *content = json_string_value(json_object_get(body, "content"));
+               *content = json_string_value(json_object_get(body, "content")),
+               *list = json_string_value(json_object_get(body, "list"));
     struct errand_heard *h = find_heard(e, from, model);
     if (!h) /* not asked, or long ago */
         return;
@@ -510,6 +522,7 @@ void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *
     h->rate = (double)json_integer_value(json_object_get(body, "rate"));
     text_clean(h->why, sizeof h->why, why ? why : "", false);
     snprintf(h->content, sizeof h->content, "%s", model_content_is(content) ? content : "");
+    snprintf(h->list, sizeof h->list, "%s", model_content_is(list) ? list : "");
     if (!timer_is_pending(e->soon))
         timer_set_ms(e->soon, 0);
 }

@@ -25,6 +25,8 @@ struct errands_setup { /* the pointers are borrowed */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     /* Which files a model is whose outline is here, "" where that is not known; NULL: it is not. */
     const char *(*content)(void *owner, const char *model);
+    /* The hash of its list of blocks; NULL or "": not known. */
+    const char *(*list)(void *owner, const char *model);
     bool (*is_whole)(void *owner, const char *model);
     void (*changed)(void *owner); /* what a job waits for may have come */
     void *owner;

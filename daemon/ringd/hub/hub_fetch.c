@@ -78,7 +78,13 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
         snprintf(why, sizeof why, "ringd-fetch ended before it was done");
     else
         snprintf(why, sizeof why, "ringd-fetch was killed by SIG%s", sigabbrev_np(info.si_status));
-    tell_over(f, why, true);
+    if (f->ops && f->ops->died) {
+        const struct hub_fetch_ops *ops = f->ops;
+        f->ops = NULL;
+        ops->died(f->owner, why);
+    } else {
+        tell_over(f, why, true);
+    }
     release(f);
 }
 
@@ -122,22 +128,36 @@ static void on_lost(const struct hub_fetch *f, const json_t *event)
         f->ops->lost(f->owner, (uint64_t)path, json_is_true(json_object_get(event, "wrong")), clean);
 }
 
+static void on_waits(const struct hub_fetch *f, const json_t *event)
+{
+    const char *why = json_string_value(json_object_get(event, "error"));
+    char clean[400];
+    text_clean(clean, sizeof clean, why ? why : "", false);
+    if (f->ops->waits)
+        f->ops->waits(f->owner, clean);
+}
+
 /* It reads what strangers send, so what it says is checked as well. */
 static void on_event(void *owner, const char *kind, json_t *event)
 {
     struct hub_fetch *f = owner;
     const char *model = json_string_value(json_object_get(event, "model"));
+    const char *content = json_string_value(json_object_get(event, "content"));
     const json_int_t bytes = json_integer_value(json_object_get(event, "bytes"));
     if (!f->ops)
         return;
     if (!strcmp(kind, "resolved") && model && model_name_is_exact(model))
         f->ops->resolved(f->owner, model);
+    else if (!strcmp(kind, "listed") && model_content_is(content) && f->ops->listed)
+        f->ops->listed(f->owner, content);
     else if (!strcmp(kind, "room") && bytes > 0 && f->ops->room)
         f->ops->room(f->owner, (uint64_t)bytes);
     else if (!strcmp(kind, "progress"))
         on_progress(f, event);
     else if (!strcmp(kind, "lost"))
         on_lost(f, event);
+    else if (!strcmp(kind, "waits"))
+        on_waits(f, event);
     else if (!strcmp(kind, "ready") && f->ops->ready)
         f->ops->ready(f->owner, (uint64_t)json_integer_value(json_object_get(event, "want")));
     else if (!strcmp(kind, "ready") || !strcmp(kind, "idle"))
@@ -235,8 +255,10 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
     r = ipc_frame_new(&frame,
-                      json_pack("{s:s s:s s:s s:s* s:O*}", "do", order->what, "model", order->model, "dir",
-                                m->setup.dir, "content", order->content, "want", order->want),
+                      json_pack("{s:s s:s s:s s:s* s:s* s:b s:O* s:s*}", "do", order->what, "model",
+                                order->model, "dir", m->setup.dir, "content", order->content, "list",
+                                order->list, "hub", (int)order->is_of_hub, "want", order->want, "folder",
+                                order->folder),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);
     if (r) {

@@ -8,27 +8,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
-
-/* Cables between this node, which is the first of all members, and each: SIZE_MAX: none lead
- * there. */
-static size_t *measure(const struct members *members, size_t n)
-{
-    size_t *far = xmalloc((n + 1) * sizeof *far);
-    bool more = true;
-    for (size_t i = 0; i < n; i++)
-        far[i] = i ? SIZE_MAX : 0;
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < n && far[i] != SIZE_MAX; k++)
-                if (far[k] > far[i] + 1 &&
-                    members_linked(members, members_at(members, i)->id, members_at(members, k)->id)) {
-                    far[k] = far[i] + 1;
-                    more = true;
-                }
-    }
-    return far;
-}
+#include "daemon/ringd/hub/hops.h"
 
 static bool is_named(const json_t *ids, const uint8_t id[16])
 {
@@ -41,22 +21,25 @@ static bool is_named(const json_t *ids, const uint8_t id[16])
     return false;
 }
 
+/* This node is the first of all members, and none that is looked for. */
 size_t nearest(const struct members *members, const json_t *ids, uint8_t (*ret)[16], size_t most)
 {
     const size_t n = members_count(members);
-    size_t *far = measure(members, n), found = 0;
-    bool *is_taken = xcalloc(n + 1, sizeof *is_taken);
-    while (found < most) {
-        size_t best = 0; /* this node itself is none */
-        for (size_t i = 1; i < n; i++)
-            if (!is_taken[i] && is_named(ids, members_at(members, i)->id) && (!best || far[i] < far[best]))
-                best = i;
-        if (!best)
-            break;
-        is_taken[best] = true;
-        memcpy(ret[found++], members_at(members, best)->id, 16);
+    size_t *far = xmalloc((n + 1) * sizeof *far), *places = xmalloc((most + 1) * sizeof *places);
+    bool *joined = xcalloc(n * n + 1, sizeof *joined), *named = xcalloc(n + 1, sizeof *named);
+    for (size_t i = 0; i < n; i++) {
+        named[i] = i && is_named(ids, members_at(members, i)->id);
+        for (size_t k = 0; k < n; k++)
+            joined[i * n + k] =
+                members_linked(members, members_at(members, i)->id, members_at(members, k)->id);
     }
-    free(is_taken);
+    hops_from(joined, n, 0, far);
+    const size_t found = hops_nearest(far, named, n, places, most);
+    for (size_t i = 0; i < found; i++)
+        memcpy(ret[i], members_at(members, places[i])->id, 16);
+    free(named);
+    free(joined);
+    free(places);
     free(far);
     return found;
 }

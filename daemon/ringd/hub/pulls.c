@@ -28,17 +28,21 @@ struct pull {
     TAILQ_ENTRY(pull) next;
     struct pulls *all;       /* borrowed */
     struct hub_fetch *fetch; /* owned while it comes from the hub */
-    struct carry_order take; /* while nfrom is not 0, it comes from other nodes; its texts are ours */
-    char content[MODEL_CONTENT + 1];
+    struct carry_order take; /* while it is carried; its texts are ours */
+    char content[MODEL_CONTENT + 1], list[MODEL_CONTENT + 1];
     json_t *blocks; /* owned: of those orders; NULL: its outline alone */
+    char *folder;   /* owned: whose files get the name; NULL: it is no such */
     bool is_verify, asks_room, is_lasting, is_cut_off;
-    unsigned tries;                            /* that ended with their process */
+    bool
+        is_outline; /* of a model that is asked of the hub: first which files it is, then these are carried */
+    unsigned tries; /* that ended with their process */
     uint64_t number;                           /* of all that were begun */
     char asked[MODEL_NAME], model[MODEL_NAME]; /* model: "" until it is known */
     enum pull_state state;
     uint64_t done, total;
     char file[256], why[1000];
     char untaken[500]; /* why no other node gives it, before the hub was asked; "": none was asked */
+    char waits[400];   /* for the hub, because of this; "": it does not */
     struct instant looked, ended;
     uint64_t done_then;
     double rate; /* bytes a second; 0: not known */
@@ -53,6 +57,13 @@ struct pulls {
 
 static void start_next(struct pulls *a);
 static void start(struct pull *p);
+static void take(struct pull *p, const json_t *blocks);
+
+/* It comes block by block, from other nodes or from the hub. */
+static bool is_carried(const struct pull *p)
+{
+    return p->take.nfrom || p->take.hub;
+}
 
 /* --- what it says ----------------------------------------------------------------------------- */
 
@@ -68,14 +79,18 @@ static void end(struct pull *p, enum pull_state state, const char *why)
     p->state = state;
     p->ended = clock_now();
     p->rate = 0;
+    *p->waits = '\0';
     snprintf(p->why, sizeof p->why, "%s", why ? why : "");
     if (state == PULL_DONE)
         p->done = p->total;
     if (state == PULL_FAILED)
-        log_warning("%s is not %s: %s", pull_model(p), p->is_verify ? "as it was downloaded" : "pulled",
+        log_warning("%s is not %s: %s", pull_model(p),
+                    p->folder      ? "added"
+                    : p->is_verify ? "as it was downloaded"
+                                   : "pulled",
                     p->why);
     else if (state == PULL_DONE && !p->is_verify)
-        log_info(!p->take.nfrom ? "%s is here, whole"
+        log_info(!is_carried(p) ? "%s is here, whole"
                  : p->blocks    ? "%s is here, as far as a job needs it"
                                 : "the outline of %s is here",
                  pull_model(p));
@@ -97,6 +112,8 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
     const uint64_t us = clock_since_us(now, p->looked);
     /* What was on the disk before is no speed of the network. */
     const bool is_first = !p->total;
+    if (done != p->done)
+        *p->waits = '\0';
     p->done = done;
     p->total = total;
     snprintf(p->file, sizeof p->file, "%s", file);
@@ -115,11 +132,33 @@ static void on_over(void *owner, const char *why, bool passing)
     struct pull *p = owner;
     char both[sizeof p->why];
     p->is_lasting = !passing;
+    if (!why && p->is_outline && *p->content) {
+        p->fetch = NULL;
+        p->take =
+            (struct carry_order){.model = p->model, .content = p->content, .list = p->list, .hub = true};
+        take(p, NULL);
+        return;
+    }
     if (why && *p->untaken) {
         snprintf(both, sizeof both, "%s; from the hub: %s", p->untaken, why);
         why = both;
     }
     end(p, why ? PULL_FAILED : PULL_DONE, why);
+}
+
+static void on_listed(void *owner, const char *content)
+{
+    struct pull *p = owner;
+    snprintf(p->content, sizeof p->content, "%s", content);
+}
+
+static void on_waits(void *owner, const char *why)
+{
+    struct pull *p = owner;
+    if (!*p->waits)
+        log_warning("%s waits for the hub: %s", pull_model(p), why);
+    snprintf(p->waits, sizeof p->waits, "%s", why);
+    tell(p);
 }
 
 /* A node that is to give it may be gone: the hub is the last resort. */
@@ -137,8 +176,12 @@ static void on_take_over(void *owner, const char *why, bool passing)
         end(p, PULL_FAILED, why);
         return;
     }
+    if (p->take.hub) {
+        on_over(p, why, passing);
+        return;
+    }
     log_warning("%s comes from no other node, so the hub is asked: %s", pull_model(p), why);
-    p->take.nfrom = 0;
+    p->take.hub = true;
     snprintf(p->untaken, sizeof p->untaken, "%s", why);
     start(p);
 }
@@ -209,20 +252,29 @@ static void on_room(void *owner, uint64_t bytes)
 
 static void take(struct pull *p, const json_t *blocks)
 {
-    static const struct hub_fetch_ops ops = {.room = on_room, .progress = on_progress, .over = on_take_over};
+    static const struct hub_fetch_ops ops = {
+        .room = on_room, .waits = on_waits, .progress = on_progress, .over = on_take_over};
     p->take.blocks = blocks;
     carriers_take(p->all->setup.carriers, &p->take, &ops, p);
 }
 
 static void start(struct pull *p)
 {
-    static const struct hub_fetch_ops ops = {
-        .resolved = on_resolved, .room = on_room, .progress = on_progress, .over = on_over};
-    const struct hub_order order = {.what = p->is_verify ? "verify" : "pull", .model = pull_model(p)};
+    static const struct hub_fetch_ops ops = {.resolved = on_resolved,
+                                             .listed = on_listed,
+                                             .room = on_room,
+                                             .progress = on_progress,
+                                             .over = on_over};
+    const struct hub_order order = {.what = p->folder       ? "add"
+                                            : p->is_verify  ? "verify"
+                                            : p->is_outline ? "list"
+                                                            : "pull",
+                                    .model = p->folder ? p->asked : pull_model(p),
+                                    .folder = p->folder};
     struct err err;
     p->state = PULL_RUNS;
     p->total = 0;
-    if (p->take.nfrom) {
+    if (is_carried(p)) {
         take(p, p->blocks);
     } else if (hub_fetch_start(&p->fetch, p->all->setup.fetchers, &order, &ops, p, &err)) {
         p->is_lasting = true;
@@ -238,7 +290,7 @@ static void start_next(struct pulls *a)
     size_t running = 0;
     struct pull *waits = NULL;
     for (struct pull *p = TAILQ_FIRST(&a->list); p; p = TAILQ_NEXT(p, next)) {
-        running += p->state == PULL_RUNS && !p->take.nfrom;
+        running += p->state == PULL_RUNS && !is_carried(p);
         waits = !waits && p->state == PULL_WAITS ? p : waits;
     }
     if (waits && running < AT_ONCE)
@@ -249,7 +301,7 @@ static void halt(struct pull *p)
 {
     hub_fetch_stop(p->fetch);
     p->fetch = NULL;
-    if (p->state == PULL_RUNS && p->take.nfrom)
+    if (p->state == PULL_RUNS && is_carried(p))
         carriers_leave(p->all->setup.carriers, pull_model(p));
 }
 
@@ -259,6 +311,7 @@ static void drop(struct pulls *a, struct pull *p)
     TAILQ_REMOVE(&a->list, p, next);
     a->n--;
     json_decref(p->blocks);
+    free(p->folder);
     free(p);
 }
 
@@ -317,13 +370,27 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
 {
     const uint64_t before = a->begun;
     const int r = find_or_add(a, name, ret, err);
-    if (!r && a->begun == before && (*ret)->take.nfrom)
-        return err_set(err, -EAGAIN,
-                       "parts of %s are on their way from other nodes: ask again when they are here",
+    const bool is_outline = !strcmp(what, "outline");
+    if (!r && a->begun == before && !is_outline && (is_carried(*ret) || (*ret)->is_outline))
+        return err_set(err, -EAGAIN, "parts of %s are on their way already: ask again when they are here",
                        pull_model(*ret));
     if (r || a->begun == before)
         return r;
     (*ret)->is_verify = !strcmp(what, "verify");
+    (*ret)->is_outline = is_outline;
+    start_next(a);
+    return 0;
+}
+
+int pulls_add(struct pulls *a, const char *name, const char *folder, struct pull **ret, struct err *err)
+{
+    const uint64_t before = a->begun;
+    const int r = find_or_add(a, name, ret, err);
+    if (!r && a->begun == before)
+        return err_set(err, -EBUSY, "%s is on its way already: ask again when it is here", pull_model(*ret));
+    if (r)
+        return r;
+    (*ret)->folder = xstrdup(folder);
     start_next(a);
     return 0;
 }
@@ -331,13 +398,17 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
 /* What the texts of an order point to is kept with it. */
 static void set_order(struct pull *p, const struct carry_order *order)
 {
+    const bool hub = p->take.hub || order->hub;
     snprintf(p->content, sizeof p->content, "%s", order->content);
+    snprintf(p->list, sizeof p->list, "%s", order->list ? order->list : "");
     if (order->blocks && !p->blocks)
         p->blocks = json_array();
     json_array_extend(p->blocks, (json_t *)(uintptr_t)order->blocks);
     p->take = *order;
     p->take.model = p->model;
     p->take.content = p->content;
+    p->take.list = p->list;
+    p->take.hub = hub;
 }
 
 int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **ret, struct err *err)
@@ -346,7 +417,7 @@ int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **r
     const int r = find_or_add(a, order->model, ret, err);
     if (r)
         return r;
-    if (a->begun == before && !(*ret)->take.nfrom)
+    if (a->begun == before && !is_carried(*ret))
         return err_set(err, -EBUSY, "%s is pulled from the hub, or read again", order->model);
     set_order(*ret, order);
     if (a->begun != before)
@@ -397,6 +468,11 @@ enum pull_state pull_state(const struct pull *p)
     return p->state;
 }
 
+const char *pull_waits(const struct pull *p)
+{
+    return p->waits;
+}
+
 const char *pull_why(const struct pull *p)
 {
     return p->why;
@@ -409,15 +485,15 @@ bool pull_was_cut_off(const struct pull *p)
 
 bool pull_is_of_nodes(const struct pull *p)
 {
-    return p->take.nfrom;
+    return p->take.nfrom && !p->take.hub;
 }
 
 bool pull_may_retry(const struct pull *p, bool has_source)
 {
     const uint64_t gone_s = clock_since_us(clock_now(), p->ended) / 1000000,
-                   wait_s = has_source      ? RETRY_NODE_S
-                            : p->is_lasting ? RETRY_LASTING_S
-                                            : RETRY_S;
+                   wait_s = has_source || p->is_cut_off ? RETRY_NODE_S
+                            : p->is_lasting             ? RETRY_LASTING_S
+                                                        : RETRY_S;
     return p->state == PULL_STOPPED || p->state == PULL_DONE || (p->state == PULL_FAILED && gone_s >= wait_s);
 }
 
@@ -431,13 +507,19 @@ void pull_amounts(const struct pull *p, uint64_t *ret_done, uint64_t *ret_total,
 json_t *pull_row(const struct pull *p)
 {
     static const char *const pulling[] = {"waiting", "pulling", "ready", "failed", "stopped"},
-                             *const verifying[] = {"waiting", "verifying", "verified", "failed", "stopped"};
+                             *const verifying[] = {"waiting", "verifying", "verified", "failed", "stopped"},
+                             *const adding[] = {"waiting", "adding", "ready", "failed", "stopped"};
     json_t *row = json_pack("{s:I s:s s:s s:s s:I s:I s:f s:s}", "number", (json_int_t)p->number, "model",
                             pull_model(p), "asked", p->asked, "state",
-                            (p->is_verify ? verifying : pulling)[p->state], "done", (json_int_t)p->done,
+                            (p->folder      ? adding
+                             : p->is_verify ? verifying
+                                            : pulling)[p->state],
+                            "done", (json_int_t)p->done,
                             "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));
+    if (*p->waits)
+        json_object_set_new(row, "waits", json_string(p->waits));
     if (p->state == PULL_FAILED)
         json_object_set_new(row, "error", json_string(p->why));
     return row;

@@ -34,11 +34,15 @@ struct pulls_setup { /* the pointers are borrowed */
 struct pulls *pulls_new(const struct pulls_setup *setup);
 void pulls_free(struct pulls *p);
 
-/* what: "pull" or "verify". One of the name that is under way is joined, unless that comes from
- * other nodes, which is not all of it. −EINVAL, −EAGAIN and a sentence. */
+/* what: "pull", "outline" (what a plan is made of, from the hub) or "verify". One of the name that
+ * is under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
+ * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
-/* The same from other nodes: a model's outline, and the blocks of the order; should none of them
- * give it, all of it from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
+/* The folder's files get the name, which has no revision. Its row is that of a pull. −EBUSY: one of
+ * that name is under way. */
+int pulls_add(struct pulls *p, const char *name, const char *folder, struct pull **ret, struct err *err);
+/* The same in parts: a model's outline, and the blocks of the order, from its nodes; should none of
+ * them give it, from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
  * hub, or read again. */
 int pulls_take(struct pulls *p, const struct carry_order *order, struct pull **ret, struct err *err);
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */
@@ -49,8 +53,9 @@ void pulls_forget(struct pulls *p, const char *model);
 void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */
 enum pull_state pull_state(const struct pull *p);
-const char *pull_why(const struct pull *p);  /* PULL_FAILED: a sentence */
-bool pull_is_of_nodes(const struct pull *p); /* it comes from other nodes, and not from the hub */
+const char *pull_waits(const struct pull *p); /* for the hub, because of this; "": it does not */
+const char *pull_why(const struct pull *p);   /* PULL_FAILED: a sentence */
+bool pull_is_of_nodes(const struct pull *p);  /* it comes from other nodes, and not from the hub */
 /* It has failed with the process that brought it, and may be tried again in a moment. */
 bool pull_was_cut_off(const struct pull *p);
 /* It has failed, and may be tried again by itself: not at once, and later if it will fail again.

@@ -22,7 +22,8 @@ struct shelf_work {
     enum shelf_do what;
     char *dir, *model; /* owned */
     uint64_t bytes, quota;
-    json_t *kept; /* owned */
+    json_t *kept, *asked; /* owned */
+    bool blocks;
     void (*done)(void *owner, const struct shelf_answer *answer);
     void *owner;
     struct shelf_answer answer;
@@ -120,6 +121,19 @@ static void make_room(struct shelf_work *s, int dir)
     s->answer.list = gone;
 }
 
+static json_t *look_for(const struct shelf_work *s, int dir)
+{
+    json_t *all = json_object(), *name;
+    size_t i;
+    json_array_foreach (s->asked, i, name) {
+        const char *model = json_string_value(name);
+        json_t *have = model_name_is_exact(model) ? models_have(dir, model, s->blocks) : NULL;
+        if (have)
+            json_object_set_new(all, model, have);
+    }
+    return all;
+}
+
 static void run(struct aside_work *w)
 {
     struct shelf_work *s = (struct shelf_work *)w;
@@ -132,6 +146,7 @@ static void run(struct aside_work *w)
     }
     switch (s->what) {
     case SHELF_LIST: s->answer.list = models_list(dir); break;
+    case SHELF_HAVE: s->answer.list = look_for(s, dir); break;
     case SHELF_REMOVE:
         if ((r = models_remove(dir, s->model)))
             fail(s, r, r == -ENOENT ? "it is not on this node" : strerror(-r));
@@ -150,6 +165,7 @@ static void work_free(struct aside_work *w)
 {
     struct shelf_work *s = (struct shelf_work *)w;
     json_decref(s->kept);
+    json_decref(s->asked);
     json_decref(s->answer.list);
     free(s->dir);
     free(s->model);
@@ -175,6 +191,8 @@ int shelf_ask(struct aside *aside, const struct shelf_order *order,
                              .bytes = order->bytes,
                              .quota = order->quota,
                              .kept = order->kept ? json_deep_copy(order->kept) : json_array(),
+                             .asked = order->asked ? json_deep_copy(order->asked) : json_array(),
+                             .blocks = order->blocks,
                              .done = then,
                              .owner = owner};
     const int r = aside_run(aside, &s->w);

@@ -6,12 +6,14 @@
 #define DAEMON_SHELF_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct aside;
 
 enum shelf_do {
     SHELF_LIST,   /* all models, in `list` */
+    SHELF_HAVE,   /* what is here of those in `asked`: in `list`, an object by name (models_have) */
     SHELF_REMOVE, /* one of them */
     SHELF_PIN,
     SHELF_UNPIN,
@@ -26,12 +28,14 @@ struct shelf_order {
     const char *model;     /* exact; NULL where there is none */
     uint64_t bytes, quota; /* of SHELF_ROOM; quota 0: none but the disk's */
     const json_t *kept;    /* names of models in use; borrowed */
+    const json_t *asked;   /* of SHELF_HAVE: exact names */
+    bool blocks;           /* and which blocks */
 };
 
 struct shelf_answer {
     int r;
     char why[512]; /* with r, a sentence */
-    json_t *list;  /* owned by the answer: records, or names of models that went */
+    json_t *list;  /* owned by the answer: records, what is here, or names of models that went */
 };
 
 /* done: once, on the loop; not if the loop ends first. −EAGAIN: too much is under way. */

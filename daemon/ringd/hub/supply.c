@@ -8,15 +8,21 @@
 #include <sys/queue.h>
 
 #include "daemon/common/conf.h"
+#include "daemon/common/json_list.h"
 #include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/hub/bring.h"
 #include "daemon/ringd/hub/carriers.h"
+#include "daemon/ringd/hub/census.h"
 #include "daemon/ringd/hub/errands.h"
+#include "daemon/ringd/hub/holders.h"
 #include "daemon/ringd/hub/hub_fetch.h"
 #include "daemon/ringd/hub/pulls.h"
 #include "daemon/ringd/hub/shelf.h"
+#include "daemon/ringd/hub/travel_query.h"
+#include "daemon/ringd/peer/peers.h"
+#include "engine/file/gguf_path.h"
 
 enum { RESOLVES = 16 /* at once */ };
 
@@ -45,6 +51,9 @@ struct supply {
     struct carriers *carriers;
     struct pulls *pulls;
     struct errands *errands;
+    struct model_census *census;
+    struct travel_queries *travel;
+    struct holders *holders;
     json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which
                      files it is, and "whole" */
     struct bring *bring; /* owned: what stages lack */
@@ -68,6 +77,12 @@ static const char *content_of(void *owner, const char *model)
 {
     const struct supply *s = owner;
     return json_string_value(json_object_get(json_object_get(s->here, model), "content"));
+}
+
+static const char *list_of(void *owner, const char *model)
+{
+    const struct supply *s = owner;
+    return json_string_value(json_object_get(json_object_get(s->here, model), "list"));
 }
 
 /* What has come is looked at on the disk before others hear of it. */
@@ -129,6 +144,24 @@ int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *
     if (!content_of(s, name))
         return err_set(err, -ENOENT, "%s is not on this node", name);
     const int r = pulls_begin(s->pulls, "verify", name, &p, err);
+    if (!r)
+        *ret = pull_row(p);
+    return r;
+}
+
+int supply_add(struct supply *s, const char *name, const char *folder, json_t **ret, struct err *err)
+{
+    struct pull *p;
+    if (strchr(name, '@'))
+        return err_set(err, -EINVAL, "the revision of %s follows from the files: give ORG/NAME alone", name);
+    if (*folder != '/' || gguf_is_path(folder))
+        return err_set(err, -EINVAL,
+                       *folder != '/'
+                           ? "%s is no whole path of a folder"
+                           : "%s is a GGUF file, and only folders get names: `ringctl convert` makes "
+                             "one of it",
+                       folder);
+    const int r = pulls_add(s->pulls, name, folder, &p, err);
     if (!r)
         *ret = pull_row(p);
     return r;
@@ -231,9 +264,20 @@ static void note_here(struct supply *s, const json_t *list)
         const char *content = json_string_value(json_object_get(m, "content"));
         if (json_is_true(json_object_get(m, "named")))
             json_object_set_new(s->here, json_string_value(json_object_get(m, "model")),
-                                json_pack("{s:s s:O}", "content", content ? content : "", "whole",
-                                          json_object_get(m, "whole")));
+                                json_pack("{s:s s:O s:O*}", "content", content ? content : "", "whole",
+                                          json_object_get(m, "whole"), "list", json_object_get(m, "list")));
     }
+}
+
+static json_t *in_use(void *owner)
+{
+    const struct supply *s = owner;
+    json_t *uses = s->setup.uses(s->setup.owner), *names = json_array(), *use;
+    size_t i;
+    json_array_foreach (uses, i, use)
+        json_array_append(names, json_object_get(use, "model"));
+    json_decref(uses);
+    return names;
 }
 
 static json_t *with_pulls(const struct supply *s, const json_t *list)
@@ -249,7 +293,7 @@ static json_t *with_pulls(const struct supply *s, const json_t *list)
         bool is_listed = false;
         json_array_foreach (all, i, m)
             is_listed |= !strcmp(json_string_value(json_object_get(m, "model")), pull_model(p));
-        if (!is_listed && pull_state(p) != PULL_STOPPED)
+        if (!is_listed && pull_state(p) != PULL_STOPPED && pull_state(p) != PULL_DONE)
             json_array_append_new(all, json_pack("{s:s s:b s:i s:o}", "model", pull_model(p), "whole", 0,
                                                  "on_disk", 0, "pull", pull_row(p)));
     }
@@ -296,15 +340,53 @@ void supply_list(struct supply *s, supply_answer *done, void *owner)
     ask_shelf(s, SHELF_LIST, call_new(s, "list", NULL, done, owner));
 }
 
+/* Who wants the list with all that others say of it. */
+struct supply_look {
+    struct supply *s;
+    supply_answer *done;
+    void *owner;
+};
+
+static void add_jobs(const struct supply *s, json_t *models)
+{
+    json_t *uses = s->setup.uses(s->setup.owner), *m, *use;
+    size_t i, k;
+    json_array_foreach (models, i, m) {
+        json_t *jobs = json_array();
+        json_array_foreach (uses, k, use)
+            if (json_equal(json_object_get(use, "model"), json_object_get(m, "model")))
+                json_array_append(jobs, json_object_get(use, "job"));
+        json_object_set_new(m, "jobs", jobs);
+    }
+    json_decref(uses);
+}
+
+static void on_listed(void *owner, const json_t *list, int r, const char *why)
+{
+    struct supply_look *look = owner;
+    if (r) {
+        look->done(look->owner, NULL, r, why);
+    } else {
+        json_t *store = json_deep_copy(list);
+        add_jobs(look->s, json_object_get(store, "models"));
+        holders_ask(look->s->holders, store, look->done, look->owner);
+        json_decref(store);
+    }
+    free(look);
+}
+
+void supply_survey(struct supply *s, supply_answer *done, void *owner)
+{
+    struct supply_look *look = xcalloc(1, sizeof *look);
+    *look = (struct supply_look){s, done, owner};
+    supply_list(s, on_listed, look);
+}
+
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner)
 {
     struct supply_call *c = call_new(s, what, model, done, owner);
-    json_t *used = s->setup.in_use(s->setup.owner);
-    size_t i;
-    json_t *name;
-    bool is_used = false;
-    json_array_foreach (used, i, name)
-        is_used |= !strcmp(json_string_value(name), model);
+    json_t *used = in_use(s);
+    const bool is_used = json_list_has(used, model);
     json_decref(used);
     if (!strcmp(what, "remove") && is_used) {
         answer(c, NULL, -EBUSY, "a job uses it: cancel that first");
@@ -354,6 +436,16 @@ void supply_bring(struct supply *s, const char *model, const json_t *blocks, con
     json_decref(known);
 }
 
+void supply_travel(struct supply *s, struct spawn *stage, const json_t *event)
+{
+    travel_query_ask(s->travel, stage, event);
+}
+
+void supply_forget_travel(struct supply *s, const struct spawn *stage)
+{
+    travel_query_forget(s->travel, stage);
+}
+
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body)
 {
     errands_take_want(s->errands, from, body);
@@ -374,6 +466,16 @@ void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *
     carriers_take_denied(s->carriers, from, body);
 }
 
+void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body)
+{
+    census_take_ask(s->census, from, body);
+}
+
+void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body)
+{
+    census_take_told(s->census, from, body);
+}
+
 int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size)
 {
     return carriers_hello(s->carriers, peer, why, size);
@@ -387,20 +489,21 @@ void supply_lane_up(struct supply *s, struct link *link)
 void supply_paths_changed(struct supply *s)
 {
     carriers_changed(s->carriers);
+    census_changed(s->census);
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
 
-static json_t *in_use(void *owner)
-{
-    const struct supply *s = owner;
-    return s->setup.in_use(s->setup.owner);
-}
-
-static int send(void *owner, const uint8_t to[16], json_t *message)
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
     const struct supply *s = owner;
     return s->setup.send(s->setup.owner, to, message);
+}
+
+static json_t *ways(void *owner)
+{
+    const struct supply *s = owner;
+    return peers_ways(s->setup.peers);
 }
 
 static void on_errand_changed(void *owner)
@@ -419,7 +522,7 @@ static void open_rooms(struct supply *s)
                                                         .peers = setup->peers,
                                                         .relay = setup->relay,
                                                         .fetchers = s->fetchers,
-                                                        .send = send,
+                                                        .send = send_message,
                                                         .content = content_of,
                                                         .owner = s});
     s->pulls = pulls_new(&(struct pulls_setup){.aside = setup->aside,
@@ -439,11 +542,21 @@ static void open_rooms(struct supply *s)
     s->errands = errands_new(&(struct errands_setup){.base = setup->base,
                                                      .members = setup->members,
                                                      .pulls = s->pulls,
-                                                     .send = send,
+                                                     .send = send_message,
                                                      .content = content_of,
+                                                     .list = list_of,
                                                      .is_whole = is_whole,
                                                      .changed = on_errand_changed,
                                                      .owner = s});
+    s->census = census_new(&(struct census_setup){.base = setup->base,
+                                                  .aside = setup->aside,
+                                                  .members = setup->members,
+                                                  .dir = dir_of(s),
+                                                  .send = send_message,
+                                                  .ways = ways,
+                                                  .owner = s});
+    s->holders = holders_new(s->census, setup->members);
+    s->travel = travel_queries_new(s->census, setup->members);
 }
 
 struct supply *supply_new(const struct supply_setup *setup)
@@ -474,6 +587,9 @@ void supply_free(struct supply *s)
     carriers_free(s->carriers);
     fetchers_free(s->fetchers);
     errands_free(s->errands);
+    travel_queries_free(s->travel);
+    holders_free(s->holders);
+    census_free(s->census);
     while (LIST_FIRST(&s->calls))
         answer(LIST_FIRST(&s->calls), NULL, -ECANCELED, "ringd is stopping");
     json_decref(s->here);

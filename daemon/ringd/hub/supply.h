@@ -25,6 +25,7 @@ struct members_ring;
 struct opts;
 struct peers;
 struct relay;
+struct spawn;
 struct supply;
 
 struct supply_setup { /* the pointers are borrowed */
@@ -37,8 +38,9 @@ struct supply_setup { /* the pointers are borrowed */
     struct relay *relay;
     /* To a member. Takes the reference. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
-    /* The names of the models that jobs use now; the caller owns it. */
-    json_t *(*in_use)(void *owner);
+    /* The models that jobs use now: [{"model", "job"}, …], with what routes call the job; the
+     * caller owns it. */
+    json_t *(*uses)(void *owner);
     void (*changed)(void *owner); /* what a job waits for may have come */
     /* What was asked for by supply_bring: how far it is, about once a second. */
     void (*coming)(void *owner, const struct bring_coming *c);
@@ -55,6 +57,9 @@ typedef void supply_answer(void *owner, const json_t *answer, int r, const char 
 /* Begins to pull a model, or joins in. Its row comes back, and events "pull" follow. −EINVAL,
  * −EAGAIN and a sentence. ret: owned by the caller. */
 int supply_pull(struct supply *s, const char *name, json_t **ret, struct err *err);
+/* Gives the files of a folder, a whole path, a name without a revision. Events "pull" follow.
+ * −EINVAL, −EBUSY, −EAGAIN and a sentence. */
+int supply_add(struct supply *s, const char *name, const char *folder, json_t **ret, struct err *err);
 /* Ends that; what has come stays on the disk. −ENOENT: it is not being pulled. */
 int supply_stop(struct supply *s, const char *name);
 /* Reads all of its files again, and compares them with the hub's hashes. Events as above. */
@@ -63,6 +68,8 @@ int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner);
 /* All models of this node: {"models", "folder", "quota"}; those being pulled among them. */
 void supply_list(struct supply *s, supply_answer *done, void *owner);
+/* The same, with the jobs that use each and who else holds it (holders.h). */
+void supply_survey(struct supply *s, supply_answer *done, void *owner);
 /* "remove", "pin" or "unpin"; model: an exact name. */
 void supply_do(struct supply *s, const char *what, const char *model, supply_answer *done, void *owner);
 
@@ -81,21 +88,26 @@ const char *supply_content(const struct supply *s, const char *model);
  * follows, perhaps at once. */
 void supply_bring(struct supply *s, const char *model, const json_t *blocks, const json_t *holders,
                   bool parts);
+/* A stage here asks what has to come to the nodes of its plan: as travel_query.h has it. */
+void supply_travel(struct supply *s, struct spawn *stage, const json_t *event);
+void supply_forget_travel(struct supply *s, const struct spawn *stage);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 
-/* Messages, whose fields have been checked: "model-want", "model-told", "model-give" and
- * "model-denied". */
+/* Messages, whose fields have been checked: "model-want", "model-told", "model-give",
+ * "model-denied", "model-census" and "model-counted". */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body);
 
 /* A data connection of no job carries a model: its hello (0, or −EPERM and why not), then the
  * connection, which is taken. */
 int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size);
 void supply_lane_up(struct supply *s, struct link *link);
-/* Paths came or went. */
+/* Paths or nodes came or went. */
 void supply_paths_changed(struct supply *s);
 
 #endif

@@ -17,6 +17,7 @@
 #include "daemon/ringd/timeline/timeline.h"
 #include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/job/survive/token_log.h"
+#include "daemon/common/model/travel_text.h"
 #include "daemon/common/xalloc.h"
 
 enum { THROUGH_MAX = 255 /* bytes of the names of nodes between */ };
@@ -43,6 +44,8 @@ void job_hear_plan(const struct job_log *l, struct job *job)
                  layers, (double)plan->bytes[r] / (1 << 20));
     }
     job_log_note(l, job, "planned: %s", text);
+    if (travel_total_text(text, sizeof text, job->plan->travel))
+        job_log_note(l, job, "%s", text);
 }
 
 static void note_training(const struct job_log *l, const struct job *job)

@@ -204,6 +204,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_hear_lacks(w, event);
     } else if (!strcmp(kind, "survey")) {
         cost_query_ask(w->setup.cost_query, w->stage, event);
+    } else if (!strcmp(kind, "travel")) {
+        worker_hear_travel(w, event);
     } else if (!strcmp(kind, "ready")) {
         worker_hear_ready(w, event);
     } else if (!strcmp(kind, "settled")) {

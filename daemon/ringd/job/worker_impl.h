@@ -145,6 +145,7 @@ void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job);
 void worker_drop_kept(struct worker *w);
 /* worker_model.c. Its stage lacks blocks of a model: the event "lacks". */
 void worker_hear_lacks(struct worker *w, const json_t *event);
+void worker_hear_travel(struct worker *w, const json_t *event);
 /* Adds to an order for the stage which files that model is. */
 void worker_add_content(const struct worker *w, json_t *order, const char *model);
 

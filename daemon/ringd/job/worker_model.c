@@ -23,9 +23,16 @@ void worker_hear_lacks(struct worker *w, const json_t *event)
         !w->setup.bring)
         return;
     snprintf(w->lacks, sizeof w->lacks, "%s", model);
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "parts of %s that its stage needs are taken from other nodes",
-              model);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "parts of %s that its stage needs are brought here", model);
     w->setup.bring(w->setup.owner, model, blocks, w->rank ? w->holders : NULL, w->parts);
+}
+
+void worker_hear_travel(struct worker *w, const json_t *event)
+{
+    if (w->setup.travel)
+        w->setup.travel(w->setup.owner, w->stage, event);
+    else
+        worker_say(w, json_pack("{s:s}", "do", "travel"));
 }
 
 void worker_coming(struct worker *w, const char *model, const json_t *event)

@@ -25,6 +25,8 @@ void worker_drop_stage(struct worker *w)
     worker_add_stage(w->stage, &w->past);
     lane_counts_keep(w->counts, spawn_progress(w->stage));
     cost_query_forget(w->setup.cost_query, w->stage);
+    if (w->setup.forget_travel)
+        w->setup.forget_travel(w->setup.owner, w->stage);
     spawn_free(w->stage);
     w->stage = NULL;
 }

@@ -9,12 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "engine/pipe/cable_use.h"
 #include "daemon/common/ipc.h"
 
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */
-static const double USABLE = 0.9;      /* of what a cable is said to carry */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
-static const double LEAST_MBPS = 1e-3; /* of a cable: less is not believed */
 
 struct cost_table *cost_table_new(struct head *h)
 {
@@ -166,10 +165,11 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
         const double is = json_number_value(json_object_get(way, "mbps"));
         if (!json_equal(json_object_get(way, "id"), id))
             continue;
-        mbps = is >= LEAST_MBPS ? is : mbps;
+        mbps = is >= CABLE_LEAST_MBPS ? is : mbps;
         rtt_us = json_number_value(json_object_get(way, "rtt_us"));
     }
-    return (struct sched_link){(mbps >= LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * USABLE) : 0) + MESSAGE_S,
+    return (struct sched_link){(mbps >= CABLE_LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * CABLE_USABLE) : 0) +
+                                   MESSAGE_S,
                                HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
 }
 

@@ -23,11 +23,16 @@ git_of() { { printf 'blob %s\0' "$(wc -c <"$1")" && cat "$1"; } | sha1sum | cut 
     printf ',{"rfilename":"model.safetensors","size":%s,"blobId":"%s","lfs":{"sha256":"%s","size":%s,"pointerSize":134}}]}' \
         "$weights" $commit "$(sha256sum <"$hub/files/model.safetensors" | cut -d ' ' -f 1)" "$weights"
 } >"$hub/listing"
-# start_hub: it answers from now on, at HF_ENDPOINT; its requests are lines of $work/requests
+# start_hub: it answers from now on, at HF_ENDPOINT, the second time at the same; its requests are lines of $work/requests
 start_hub() {
-    "$build/tests/system/lib/hub" "$hub" >"$work/requests" &
+    touch "$work/requests"
+    # shellcheck disable=SC2046
+    set -- "$(next_line "$work/requests")" $(head -n 1 "$work/requests")
+    hub_from_line=$1
+    shift
+    "$build/tests/system/lib/hub" "$hub" "$@" >>"$work/requests" &
     hub_pid=$!
-    await_line "$work/requests" '^[0-9]+ [0-9]+$' 10
+    await_line "$work/requests" '^[0-9]+ [0-9]+$' 10 "$hub_from_line"
     HF_ENDPOINT=http://127.0.0.1:$(head -n 1 "$work/requests" | cut -d ' ' -f 1)
     HF_TOKEN=hf_secret
     HF_HOME=$work/home

@@ -125,7 +125,7 @@ static bool choose(struct job_nodes *ret, const struct job_nodes *offered, uint3
 /* --- reading ---------------------------------------------------------------------------------- */
 
 struct planner_answer {
-    const json_t *plan, *forecast, *speed, *pace, *in_common;
+    const json_t *plan, *forecast, *speed, *pace, *in_common, *travel;
     uint64_t steps;
     uint32_t chosen;
     bool is_mirrored;
@@ -144,6 +144,7 @@ static const struct field answer_fields[] = {
     ROW("speed", FIELD_OBJECT, speed, .text = NULL),
     ROW("pace", FIELD_OBJECT, pace, .text = NULL),
     ROW("shared", FIELD_LIST, in_common, .text = NULL),
+    ROW("travel", FIELD_OBJECT, travel, .text = NULL),
     {.name = NULL},
 };
 
@@ -174,7 +175,8 @@ int placed_plan_read(struct placed_plan **ret, const json_t *told, enum job_type
     *p = (struct placed_plan){.steps = a.steps,
                               .forecast = json_incref((json_t *)a.forecast),
                               .speed = json_incref((json_t *)a.speed),
-                              .in_common = json_incref((json_t *)a.in_common)};
+                              .in_common = json_incref((json_t *)a.in_common),
+                              .travel = json_incref((json_t *)a.travel)};
     const int r = read_plan(p, &a, type, offered, err);
     if (r)
         placed_plan_free(p);
@@ -191,6 +193,7 @@ void placed_plan_free(struct placed_plan *p)
     json_decref(p->forecast);
     json_decref(p->speed);
     json_decref(p->in_common);
+    json_decref(p->travel);
     pace_free(p->pace);
     free(p);
 }
@@ -247,5 +250,7 @@ json_t *placed_plan_show(const struct placed_plan *p)
         json_object_set(shown, "speed", p->speed);
     if (p->in_common)
         json_object_set(shown, "shared", p->in_common);
+    if (p->travel)
+        json_object_set(shown, "travel", p->travel);
     return shown;
 }

@@ -32,6 +32,7 @@ struct placed_plan {
     uint64_t steps;           /* of the whole job */
     json_t *forecast, *speed; /* owned: how long it will take, to be shown; or NULL */
     json_t *in_common;        /* owned: what its ranks share with other jobs, to be shown; or NULL */
+    json_t *travel;           /* owned: what has to come to its nodes first, to be shown; or NULL */
     struct pace *pace;        /* owned: how fast its ranks were taken to be, and are; NULL: its layers stay */
 };
 

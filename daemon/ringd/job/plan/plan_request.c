@@ -41,7 +41,10 @@ struct plan_requests {
 
 static void end_stage(struct question *q)
 {
-    cost_query_forget(q->plan_request->setup.cost_query, q->stage);
+    const struct plan_request_setup *s = &q->plan_request->setup;
+    cost_query_forget(s->cost_query, q->stage);
+    if (s->forget_travel)
+        s->forget_travel(s->owner, q->stage);
     spawn_free(q->stage);
     q->stage = NULL;
 }
@@ -85,6 +88,15 @@ static void answer(struct question *q, const json_t *event)
     question_free(q);
 }
 
+static void ask_travel(struct question *q, const json_t *event)
+{
+    const struct plan_request_setup *s = &q->plan_request->setup;
+    if (s->travel)
+        s->travel(s->owner, q->stage, event);
+    else if (spawn_send(q->stage, json_pack("{s:s}", "do", "travel")))
+        refuse(q, "the stage process does not take messages");
+}
+
 static void on_stage_event(void *owner, const char *kind, json_t *event)
 {
     struct question *q = owner;
@@ -96,6 +108,8 @@ static void on_stage_event(void *owner, const char *kind, json_t *event)
         refuse(q, why ? why : "the stage process gives no reason");
     } else if (!strcmp(kind, "survey")) {
         cost_query_ask(q->plan_request->setup.cost_query, q->stage, event);
+    } else if (!strcmp(kind, "travel")) {
+        ask_travel(q, event);
     } else if (!strcmp(kind, "log") && text) {
         json_array_append(q->lines, text);
     }

@@ -15,6 +15,7 @@ struct coord;
 struct cost_query;
 struct loan;
 struct plan_requests;
+struct spawn;
 struct spawner;
 struct workers;
 
@@ -26,6 +27,9 @@ struct plan_request_setup { /* the pointers are borrowed */
     struct cost_query *cost_query;
     const struct workers *workers;
     void *owner;
+    /* As those of worker.h; NULL: there are no models with names. */
+    void (*travel)(void *owner, struct spawn *stage, const json_t *event);
+    void (*forget_travel)(void *owner, const struct spawn *stage);
     void (*begins)(void *owner); /* a plan is about to be made, of what this node's record says */
     /* Exactly one of these ends a question, and takes the call. */
     void (*planned)(void *owner, struct http_call *call, json_t *answer); /* takes the reference */

@@ -2,6 +2,7 @@
  *
  * A model that nodes carry to each other, for real: processes, folders, and sealed connections. */
 #include "tests/unit/daemon/fetch/carry_checks.h"
+#include "net/wire.h"
 
 /* --- it comes --------------------------------------------------------------------------------- */
 
@@ -240,7 +241,7 @@ static void nonsense_of_a_taker_is_refused(void **state)
     assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS, 1, "does not have");
     assert_refused(w, &n, w->content, CARRY_WANT, BLOCKS - 1, 2, "does not have");
     assert_refused(w, &n, w->content, CARRY_WANT, UINT32_MAX, 2, "does not have");
-    assert_refused(w, &n, w->content, CARRY_WANT, 0, CARRY_WANTS + 1, "no message");
+    assert_refused(w, &n, w->content, CARRY_WANT, 0, CARRY_WANTS + 1, "more than 64 blocks");
     assert_refused(w, &n, w->content, CARRY_WANT, 0, 0, "no message");
     assert_refused(w, &n, w->content, CARRY_PIECE, 0, 0, "only sources");
     assert_refused(w, &n, w->content, (enum carry_kind)99, 0, 0, "no message");
@@ -248,8 +249,30 @@ static void nonsense_of_a_taker_is_refused(void **state)
     struct carry_frame f;
     do
         assert_true(carry_peer_hear(&honest, &f));
-    while (f.kind == CARRY_WAIT);
+    while (f.kind == CARRY_WAIT || f.kind == CARRY_HASH);
     assert_int_equal(f.kind, CARRY_PIECE);
+    carry_peer_close(&honest);
+    carry_node_stop(&n);
+}
+
+/* The other daemon may have given the connection up before it knew that this end has it. */
+static void a_goodbye_of_the_connection_is_no_nonsense(void **state)
+{
+    struct carry_world *w = *state;
+    struct carry_node n;
+    struct carry_peer honest, p;
+    carry_node_start(&n, w->dir, w->content, PATIENT, 0);
+    carry_peer_open(&honest, w, &n, false);
+    say_open(&honest, w->content);
+    carry_peer_open(&p, w, &n, false);
+    uint8_t bye[WIRE_FRAME_HEAD + 1 + WIRE_TEXT_MAX];
+    static const char text[] = "the other node closed the connection";
+    const int size = wire_bye_encode(WIRE_BYE_LEFT, text, bye + WIRE_FRAME_HEAD, 1 + WIRE_TEXT_MAX);
+    const struct wire_frame head = {.type = WIRE_BYE, .last = true, .length = (uint32_t)size};
+    wire_frame_encode(&head, bye);
+    carry_peer_say(&p, (enum carry_kind)bye[0], 0, 0, bye + 1, WIRE_FRAME_HEAD - 1 + (size_t)size);
+    assert_lost(carry_node_hear(&n, "lost"), p.path, false, "has closed the connection");
+    carry_peer_close(&p);
     carry_peer_close(&honest);
     carry_node_stop(&n);
 }
@@ -331,6 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_folder_refuses, open_world, close_world),
         cmocka_unit_test_setup_teardown(other_content_is_never_mixed, open_world, close_world),
         cmocka_unit_test_setup_teardown(nonsense_of_a_taker_is_refused, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_goodbye_of_the_connection_is_no_nonsense, open_world, close_world),
         cmocka_unit_test_setup_teardown(what_a_pull_has_left_is_used, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_pull_uses_what_was_carried, open_world, close_world),
     };

@@ -102,7 +102,7 @@ static void test_refusals(void **state)
         {"\"rope_scaling\":{\"rope_type\":\"yarn\"}", "factor is missing"},
         {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
          "beta_fast 1 must be above beta_slow 2"},
-        {"\"rope_scaling\":{\"rope_type\":\"longrope\"}", "rope type \"longrope\""},
+        {"\"rope_scaling\":{\"rope_type\":\"dynamic\"}", "rope type \"dynamic\""},
         {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope type \"dynamic\""},
         {"\"rope_scaling\":{\"type\":\"linear\"}", "factor is missing"},
         {"\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
@@ -287,14 +287,65 @@ static void test_families(void **state)
     assert_int_equal(c.extra_layers, 1);
 }
 
+/* What single layers have of their own. */
+static void test_layers(void **state)
+{
+    (void)state;
+    struct config c = must_parse(TINY("mistral", ""));
+    assert_true(config_layer(&c, 0).window == 4096 && config_layer(&c, 1).window == 4096);
+    c = must_parse(TINY("mistral", ",\"sliding_window\":64,\"max_position_embeddings\":64"));
+    assert_int_equal(config_layer(&c, 0).window, 0); /* it hides nothing */
+    c = must_parse(
+        TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64,\"max_window_layers\":1"));
+    assert_true(config_layer(&c, 0).window == 0 && config_layer(&c, 1).window == 64);
+    c = must_parse(TINY("gemma3_text", ",\"sliding_window_pattern\":2,\"sliding_window\":8"));
+    assert_true(config_layer(&c, 0).window == 8 && config_layer(&c, 1).window == 0);
+    assert_true(c.tied && c.norm_plus_one && c.norms == NORMS_AROUND && c.rope_window_theta == 10000);
+    c = must_parse(TINY("smollm3", ",\"no_rope_layers\":[1,0,1]"));
+    assert_true(config_layer(&c, 0).is_rotated && !config_layer(&c, 1).is_rotated && c.tied);
+    c = must_parse(TINY("olmo3", ",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\",\"full_"
+                                 "attention\",\"full_attention\"]"));
+    assert_true(config_layer(&c, 0).window == 8 && config_layer(&c, 1).window == 0);
+    assert_true(c.qk_norm_whole && c.norms == NORMS_AFTER && c.rope_window_theta == 0);
+}
+
+/* One of two lists of factors, by the length of the text. */
+static void test_longrope(void **state)
+{
+    (void)state;
+    struct config c =
+        must_parse(TINY("phi3", ",\"original_max_position_embeddings\":16,"
+                                "\"max_position_embeddings\":256,\"rope_scaling\":{\"type\":\"su\","
+                                "\"short_factor\":[1,2,3,4],\"long_factor\":[5,6,7,8]}"));
+    double brief[4], longer[4];
+    config_inv_freq(&c, brief);
+    config_inv_freq_long(&c, longer);
+    assert_true(!config_is_long(&c, 16) && config_is_long(&c, 17) && c.fused);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(fabs(brief[i] / longer[i] - (double)(i + 5) / (double)(i + 1)) < 1e-12);
+    assert_true(fabs(config_rope_scale(&c) - sqrt(2)) < 1e-12); /* √(1 + ln 16 / ln 16) */
+    assert_true(config_rope_floats(&c, 16) == 16 * 8 && config_rope_floats(&c, 17) == (16 + 17) * 8);
+}
+
 static void test_family_refusals(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {TINY("mistral", ""), "sliding_window 4096 is not supported"},
         {TINY("deepseek_v2", MLA ",\"first_k_dense_replace\":\"1\""),
          "first_k_dense_replace must be a number of layers"},
-        {TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64"), "sliding_window 64"},
+        {TINY("gemma3_text", ",\"final_logit_softcapping\":30"), "final_logit_softcapping is not supported"},
+        {TINY("gemma3_text", ",\"layer_types\":[\"sliding_attention\"]"), "each of the 3 layers"},
+        {TINY("olmo3", ",\"layer_types\":[\"full_attention\",\"linear_attention\",\"full_attention\"]"),
+         "\"linear_attention\""},
+        {TINY("phi3",
+              ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[1]}"),
+         "long_factor must be a list of 4 factors"},
+        {TINY("glm4_moe", ",\"partial_rotary_factor\":0.4"),
+         "partial_rotary_factor 0.4 rotates 3 elements of a head of 8"},
+        {TINY("gemma3_text",
+              ",\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":{\"rope_type\":"
+              "\"linear\",\"factor\":2}}"),
+         "rope_parameters differ by kind of layer"},
         {TINY("qwen3_moe", ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":20"),
          "num_experts_per_tok 9 is more than the 8 experts"},
         {TINY("deepseek_v2", MLA ",\"norm_topk_prob\":true"), "norm_topk_prob is not supported"},
@@ -463,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_all_at_once),
         cmocka_unit_test(test_positions),       cmocka_unit_test(test_inv_freq),
         cmocka_unit_test(test_both_spellings),  cmocka_unit_test(test_families),
+        cmocka_unit_test(test_layers),          cmocka_unit_test(test_longrope),
         cmocka_unit_test(test_family_refusals), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_heads_too_large), cmocka_unit_test(test_directory),
         cmocka_unit_test(test_fingerprint),

@@ -242,9 +242,9 @@ static void quantize(struct num *num, struct weight *w, struct mat from, size_t 
     const size_t groups = from.rows * quant_groups(QUANT_GROUP, from.cols);
     w->quant = (struct quant){
         .bits = bits, .group = QUANT_GROUP, .side = DTYPE_F32, .scale = w->sides, .bias = w->sides + groups};
-    assert_int_equal(
-        gemm_quantize(num, (uint32_t *)(void *)w->raw, w->sides, w->sides + groups, from, 0, from.rows, bits),
-        0);
+    assert_int_equal(gemm_quantize(num, (uint32_t *)(void *)w->raw, w->sides, w->sides + groups, from, 0,
+                                   from.rows, bits, QUANT_GROUP),
+                     0);
     w->mat.quant = &w->quant;
 }
 
@@ -390,6 +390,36 @@ static void few_rows_are_not_rounded(void **state)
     }
 }
 
+/* --- the faster way --------------------------------------------------------------------------- */
+
+static const struct packed_kernels *quick;
+
+static void tile_slowly(const struct packed_tile *t)
+{
+    for (int i = 0; i < 20; i++)
+        quick->tile(t);
+}
+
+/* A CPU may have the instruction, and be slower with it. */
+static void slow_instruction_is_not_taken(void **state)
+{
+    (void)state;
+    quick = __real_isa_pick_packed();
+    if (!quick)
+        skip();
+    struct packed_kernels slow = *quick;
+    slow.tile = tile_slowly;
+    struct num *num = unit((struct way){.f32 = quick, .bf16 = &slow}, 1);
+    assert_ptr_equal(num_packed_bf16(num), quick);
+    assert_string_equal(num_isa_bf16(num), num_isa(num));
+    num_free(num);
+    num = unit((struct way){.f32 = &slow, .bf16 = quick}, 1);
+    assert_ptr_equal(num_packed_bf16(num), quick);
+    assert_ptr_equal(num_packed(num), &slow);
+    assert_string_equal(num_isa_bf16(num), "avx512_bf16");
+    num_free(num);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +428,7 @@ int main(void)
         cmocka_unit_test(sums_are_those_of_rounded_factors),
         cmocka_unit_test(rows_threads_and_tiles_change_no_bit),
         cmocka_unit_test(few_rows_are_not_rounded),
+        cmocka_unit_test(slow_instruction_is_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,8 @@ static struct mat weight(struct num *num, struct list *l, const struct asked *a)
         l->data[i] = memory(a->rows * quant_words(a->bits, a->cols) * sizeof(uint32_t));
         l->scale[i] = memory(groups);
         l->bias[i] = memory(groups);
-        assert_int_equal(gemm_quantize(num, l->data[i], l->scale[i], l->bias[i], w, 0, a->rows, a->bits), 0);
+        assert_int_equal(
+            gemm_quantize(num, l->data[i], l->scale[i], l->bias[i], w, 0, a->rows, a->bits, QUANT_GROUP), 0);
         l->quant[i] = (struct quant){.bits = a->bits,
                                      .group = QUANT_GROUP,
                                      .side = DTYPE_F32,

@@ -46,7 +46,7 @@ static void weights_init(struct weights *w, struct num *num, size_t bits, enum d
         uint32_t *words = malloc(rows * quant_words(bits, cols) * sizeof *words);
         w->scale = random_floats(groups, 1);
         w->bias = random_floats(groups, 1);
-        assert_int_equal(gemm_quantize(num, words, w->scale, w->bias, w->w, 0, rows, bits), 0);
+        assert_int_equal(gemm_quantize(num, words, w->scale, w->bias, w->w, 0, rows, bits, QUANT_GROUP), 0);
         w->quant = (struct quant){
             .bits = bits, .group = QUANT_GROUP, .side = DTYPE_F32, .scale = w->scale, .bias = w->bias};
         w->w.quant = &w->quant;

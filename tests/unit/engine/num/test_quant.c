@@ -50,28 +50,28 @@ static void test_rows_mean_what_they_say(void **state)
 
 /* --- quantizing ------------------------------------------------------------------------------- */
 
-static void check_round_trip(struct num *num, const float *x, size_t cols, size_t bits)
+static void check_round_trip(struct num *num, const float *x, size_t cols, size_t bits, size_t in_group)
 {
     uint32_t words[64];
     float scale[8], bias[8], back[256];
-    assert_true(cols <= 256);
-    assert_int_equal(quant_row(words, scale, bias, x, cols, bits), 0);
-    const struct quant q = {scale, bias, DTYPE_F32, bits, QUANT_GROUP, QUANT_AFFINE};
+    assert_true(cols <= 256 && quant_is_possible(bits, in_group, cols));
+    assert_int_equal(quant_row(words, scale, bias, x, cols, bits, in_group), 0);
+    const struct quant q = {scale, bias, DTYPE_F32, bits, in_group, QUANT_AFFINE};
     gemm_rows(num, back, (struct mat){.data = words, .rows = 1, .cols = cols, .quant = &q}, 0, 1);
     for (size_t i = 0; i < cols; i++) {
-        const float *group = x + i / QUANT_GROUP * QUANT_GROUP;
+        const float *group = x + i / in_group * in_group;
         double low = (double)group[0], high = low;
-        for (size_t k = 0; k < QUANT_GROUP && group + k < x + cols; k++) {
+        for (size_t k = 0; k < in_group && group + k < x + cols; k++) {
             low = fmin(low, (double)group[k]);
             high = fmax(high, (double)group[k]);
         }
-        const double size = fmax(fabs(low), fabs(high)), s = (double)scale[i / QUANT_GROUP];
+        const double size = fmax(fabs(low), fabs(high)), s = (double)scale[i / in_group];
         const double off = fabs((double)back[i] - (double)x[i]), levels = (1u << bits) - 1;
-        /* beyond the ends: what 4 bits may cut off, and half a last place of BF16 in the bias and
+        /* beyond the ends: what few bits may cut off, and half a last place of BF16 in the bias and
          * in every step of the scale */
-        const double cut = (bits == 4 ? 0.08 : 0) * (high - low) + size / 256 + (high - low) / 256;
-        const bool is_inside = (double)x[i] >= (double)bias[i / QUANT_GROUP] &&
-                               (double)x[i] <= (double)bias[i / QUANT_GROUP] + levels * s;
+        const double cut = (bits <= 4 ? 0.08 : 0) * (high - low) + size / 256 + (high - low) / 256;
+        const bool is_inside = (double)x[i] >= (double)bias[i / in_group] &&
+                               (double)x[i] <= (double)bias[i / in_group] + levels * s;
         if (!(off <= (is_inside ? 0.5 * s : cut) + 4e-7 * size + 1e-37))
             fail_msg("%zu bits: %g came back as %g, scale %g", bits, (double)x[i], (double)back[i], s);
         assert_true(s * levels <= (high - low + size / 256) * (1 + 1.0 / 256) + 1e-37);
@@ -89,10 +89,26 @@ static void test_round_trip(void **state)
             float *x = random_floats(256, "weights");
             for (size_t k = 0; k < 256; k++)
                 x[k] = x[k] * spread[i % 4] + shift[i / 4];
-            check_round_trip(num, x, 256 - i * 8, bits);
+            check_round_trip(num, x, 256 - i * 8, bits, QUANT_GROUP);
             for (size_t k = 0; k < 256; k++)
                 x[k] = shift[i / 4] * spread[i % 4]; /* all alike; zeros too */
-            check_round_trip(num, x, 192, bits);
+            check_round_trip(num, x, 192, bits, QUANT_GROUP);
+            free(x);
+        }
+    num_free(num);
+}
+
+/* Every number of bits, in groups of every size. */
+static void test_all_that_is_written(void **state)
+{
+    (void)state;
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, 1, NULL), 0);
+    for (size_t bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1)
+        for (size_t group = 32; group <= 128; group *= 2) {
+            float *x = random_floats(256, "weights");
+            check_round_trip(num, x, 256, bits, group);
+            check_round_trip(num, x, 128, bits, group);
             free(x);
         }
     num_free(num);
@@ -107,7 +123,7 @@ static void test_what_cannot_be_quantized(void **state)
     for (size_t i = 0; i < 4; i++) {
         x[17] = bad[i];
         x[18] = -3e38f;
-        assert_int_equal(quant_row(words, scale, bias, x, 64, 4), -EDOM);
+        assert_int_equal(quant_row(words, scale, bias, x, 64, 4, QUANT_GROUP), -EDOM);
     }
     assert_true(quant_is_possible(4, 64, 128) && quant_is_possible(8, 32, 80) &&
                 quant_is_possible(4, 128, 128) && quant_is_possible(3, 64, 128));
@@ -309,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_mean_what_they_say),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_all_that_is_written),
         cmocka_unit_test(test_what_cannot_be_quantized),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_other_widths),

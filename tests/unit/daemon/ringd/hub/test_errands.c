@@ -25,10 +25,11 @@ static struct members *members;
 static struct members_ring ring;
 static struct errands *errands;
 static const char *here; /* which files this node has; NULL: it lacks the model */
+static const char *here_list;
 static bool here_whole;
 static struct pull pull;
 static bool has_pull;
-static char begun[8]; /* "pull" or "take" */
+static char begun[8]; /* "outline" or "take" */
 static uint8_t begun_from[16];
 static char sent[4][400]; /* the last message to each node, as text */
 static char why[600];
@@ -100,6 +101,12 @@ static const char *content(void *owner, const char *model)
     return here;
 }
 
+static const char *list(void *owner, const char *model)
+{
+    (void)owner, (void)model;
+    return here_list;
+}
+
 static bool is_whole(void *owner, const char *model)
 {
     (void)owner, (void)model;
@@ -122,9 +129,10 @@ static int open_world(void **state)
                                                   .members = members,
                                                   .send = on_send,
                                                   .content = content,
+                                                  .list = list,
                                                   .is_whole = is_whole,
                                                   .changed = on_changed});
-    here = NULL;
+    here = here_list = NULL;
     here_whole = true;
     has_pull = false;
     memset(begun, 0, sizeof begun);
@@ -195,7 +203,7 @@ static void all_are_asked_before_one_of_them_pulls(void **state)
     for (unsigned i = 1; i < 4; i++)
         say(i, false, NULL, NULL);
     assert_false(are_done());
-    assert_string_equal(begun, "pull");
+    assert_string_equal(begun, "outline");
     holds(why, "from the hub to node n0, and then to 3 more");
     holds(why, "6 s left");
 }
@@ -368,7 +376,7 @@ static void a_pull_is_begun_for_another(void **state)
 {
     (void)state;
     want("pull", NULL, NULL);
-    assert_string_equal(begun, "pull");
+    assert_string_equal(begun, "outline");
 }
 
 static void nonsense_is_not_obeyed(void **state)

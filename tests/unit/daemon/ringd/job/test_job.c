@@ -80,6 +80,7 @@ static struct job *running_job(void)
     json_t *told = small_plan_told(&plan, 9);
     json_object_set_new(told, "shared",
                         json_pack("[{s:i,s:[]},{s:i,s:[i]}]", "bytes", 0, "jobs", "bytes", 40, "jobs", 2));
+    json_object_set_new(told, "travel", json_pack("{s:i}", "bytes", 12));
     if (placed_plan_read(&placed, told, JOB_SCORE, &nodes, &err))
         fail_msg("%s", err.text);
     json_decref(told);
@@ -101,9 +102,9 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     struct job *job = running_job();
     json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
            *want = json_pack(
-               "{s:[i,i,i], s:[s,s], s:[[i,i],[i,i]], s:[i,i], s:[i,i], s:[{s:i,s:[]},{s:i,s:[i]}]}", "first",
-               0, 2, 5, "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70, "slots", 1, 1,
-               "shared", "bytes", 0, "jobs", "bytes", 40, "jobs", 2),
+               "{s:[i,i,i], s:[s,s], s:[[i,i],[i,i]], s:[i,i], s:[i,i], s:[{s:i,s:[]},{s:i,s:[i]}], s:{s:i}}",
+               "first", 0, 2, 5, "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70, "slots",
+               1, 1, "shared", "bytes", 0, "jobs", "bytes", 40, "jobs", 2, "travel", "bytes", 12),
            *value;
     const char *key;
     json_object_foreach (want, key, value)

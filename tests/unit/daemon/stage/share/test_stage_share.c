@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "daemon/stage/share/stage_share.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "engine/file/have_map.h"
 
 #define MODEL "org/name@0123456789abcdef0123456789abcdef01234567"
@@ -97,11 +98,18 @@ static int close_place(void **state)
     return r;
 }
 
-static void lacks(bool (*want)(void *, const char *), void *arg, const char *expected)
+static long long size_of_weights(void)
+{
+    struct stat st;
+    assert_int_equal(stat(MODEL "/model.safetensors", &st), 0);
+    return st.st_size;
+}
+
+static void lacks(const struct share_ask *ask, const char *expected)
 {
     struct err err = {""};
     json_t *list;
-    assert_int_equal(share_lacks(&list, MODEL, want, arg, &err), 0);
+    assert_int_equal(share_lacks(&list, MODEL, ask, &err), 0);
     char *text = json_dumps(list, JSON_COMPACT);
     assert_string_equal(text, expected);
     free(text);
@@ -114,11 +122,12 @@ static void rank_lacks(uint32_t rank, const char *expected)
     struct share_want want;
     struct err err;
     assert_int_equal(share_want_init(&want, &plan, &config, rank, &err), 0);
-    lacks(share_wants, &want, expected);
+    lacks(&(struct share_ask){share_wants, share_wants_lower, &want}, expected);
     share_want_done(&want);
 }
 
 #define RUN(first, end) "[\"model.safetensors\"," #first "," #end "]"
+#define LOWER(first, end) "[\"model.safetensors\"," #first "," #end ",true]"
 
 /* Embedding in 0–1, layer 0 in 1–2, 1 in 2–4, 2 in 4–5, 3 in 5–6, the norm in 6; in MiB: 0–6, 6–11,
  * 11–16, 16–21, 21–26. */
@@ -127,9 +136,9 @@ static void each_rank_lacks_what_its_tensors_touch(void **state)
     (void)state;
     have("0");
     rank_lacks(0, "[" RUN(0, 3) "]");
-    rank_lacks(1, "[" RUN(2, 6) "]");
-    rank_lacks(2, "[" RUN(0, 2) "," RUN(5, 7) "]"); /* its head is the embedding */
-    lacks(NULL, NULL, "[" RUN(0, 7) "]");
+    rank_lacks(1, "[" LOWER(2, 3) "," RUN(3, 6) "]");
+    rank_lacks(2, "[" LOWER(0, 2) "," LOWER(5, 6) "," RUN(6, 7) "]"); /* its head is the embedding */
+    lacks(&(struct share_ask){.want = NULL}, "[" RUN(0, 7) "]");
 }
 
 static void what_is_here_is_not_lacking(void **state)
@@ -137,12 +146,36 @@ static void what_is_here_is_not_lacking(void **state)
     (void)state;
     have("0123");
     rank_lacks(0, "[]");
-    rank_lacks(1, "[" RUN(2, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
+    rank_lacks(1, "[" LOWER(2, 3) "," RUN(
+                      3, 6) "]"); /* what else a tensor touches that is here in part is asked for too */
     have("0123456");
     rank_lacks(1, "[]");
     rank_lacks(2, "[]");
     unlink(MODEL "/model.safetensors" HAVE_ENDING);
-    lacks(NULL, NULL, "[]");
+    lacks(&(struct share_ask){.want = NULL}, "[]");
+}
+
+/* Whatever is here: who asks does not know what other nodes have. */
+static void the_plan_asks_about_all_that_its_ranks_touch(void **state)
+{
+    struct job_plan plan = {.ranks = 3, .stages = 3, .place = {0, 1, 2}, .first = {0, 1, 3, 4}};
+    json_t *nodes = json_pack("[{s:s} {s:s} {s:s}]", "id", "aa", "id", "bb", "id", "cc"), *question;
+    struct err err = {""};
+    (void)state;
+    strcpy(plan.model, MODEL);
+    have("0123");
+    assert_int_equal(stage_travel_question(&question, &plan, &config, nodes, &err), 0);
+    char *shares = json_dumps(json_object_get(question, "shares"), JSON_COMPACT),
+         *ids = json_dumps(json_object_get(question, "nodes"), JSON_COMPACT);
+    assert_string_equal(shares, "[[" RUN(0, 3) "],[" RUN(2, 6) "],[" RUN(0, 2) "," RUN(5, 7) "]]");
+    assert_string_equal(ids, "[\"aa\",\"bb\",\"cc\"]");
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(question, "sizes"), "model.safetensors")),
+        size_of_weights());
+    free(shares);
+    free(ids);
+    json_decref(question);
+    json_decref(nodes);
 }
 
 static bool wants_layer_0(void *arg, const char *name)
@@ -190,6 +223,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_rank_lacks_what_its_tensors_touch, open_place, close_place),
         cmocka_unit_test_setup_teardown(what_is_here_is_not_lacking, open_place, close_place),
+        cmocka_unit_test_setup_teardown(the_plan_asks_about_all_that_its_ranks_touch, open_place,
+                                        close_place),
         cmocka_unit_test_setup_teardown(nobody_reads_a_hole, open_place, close_place),
         cmocka_unit_test_setup_teardown(what_is_timed_has_stand_ins, open_place, close_place),
     };

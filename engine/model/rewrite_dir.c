@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lies around merged weights: see merge_dir.h. */
-#include "model/merge_dir.h"
+ * What lies around the weights: see rewrite_dir.h. */
+#include "model/rewrite_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "file/input.h"
@@ -18,7 +19,7 @@
 
 enum { SMALL_BYTES = 1 << 28 };
 
-struct merge_dir {
+struct rewrite_dir {
     char out[2048], tmp[2080];
     bool made;     /* the temporary is there */
     json_t *index; /* owned: tensor → file */
@@ -36,9 +37,9 @@ static bool is_empty(const char *path)
     return d && !n;
 }
 
-int merge_dir_open(struct merge_dir **ret, const char *out, struct err *err)
+int rewrite_dir_open(struct rewrite_dir **ret, const char *out, struct err *err)
 {
-    struct merge_dir *d = calloc(1, sizeof *d);
+    struct rewrite_dir *d = calloc(1, sizeof *d);
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/')
         n--;
@@ -62,24 +63,35 @@ int merge_dir_open(struct merge_dir **ret, const char *out, struct err *err)
     return 0;
 }
 
-int merge_dir_path(const struct merge_dir *d, const char *file, char ret[4096], struct err *err)
+int rewrite_dir_check_room(const struct rewrite_dir *d, size_t bytes, struct err *err)
+{
+    struct statvfs fs;
+    if (statvfs(d->tmp, &fs) || !fs.f_blocks || bytes / fs.f_frsize <= fs.f_bavail)
+        return 0;
+    const struct err_amounts a = err_amounts(bytes, fs.f_bavail * fs.f_frsize);
+    return err_set(err, -ENOSPC, "%s needs %s, and %s are free on its disk: make room, or write elsewhere",
+                   d->out, a.need, a.have);
+}
+
+int rewrite_dir_path(const struct rewrite_dir *d, const char *file, char ret[4096], struct err *err)
 {
     const int n = snprintf(ret, 4096, "%s/%s", d->tmp, file);
     return n < 4096 ? 0 : err_set(err, -ENAMETOOLONG, "%s: a name in it is too long", d->out);
 }
 
-int merge_dir_list(struct merge_dir *d, const char *tensor, const char *file, size_t bytes, struct err *err)
+int rewrite_dir_list(struct rewrite_dir *d, const char *tensor, const char *file, size_t bytes,
+                     struct err *err)
 {
     d->bytes += bytes;
     return json_object_set_new(d->index, tensor, json_string(file)) ? err_set(err, -ENOMEM, "out of memory")
                                                                     : 0;
 }
 
-static int write_file(const struct merge_dir *d, const char *file, const char *text, size_t n,
+static int write_file(const struct rewrite_dir *d, const char *file, const char *text, size_t n,
                       struct err *err)
 {
     char path[4096];
-    int r = merge_dir_path(d, file, path, err);
+    int r = rewrite_dir_path(d, file, path, err);
     if (r)
         return r;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -98,7 +110,7 @@ static int write_file(const struct merge_dir *d, const char *file, const char *t
     return r ? err_set(err, r, "%s cannot be written: %s", path, strerror(-r)) : 0;
 }
 
-static int write_json(const struct merge_dir *d, const char *file, const json_t *json, struct err *err)
+static int write_json(const struct rewrite_dir *d, const char *file, const json_t *json, struct err *err)
 {
     char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     int r = text ? write_file(d, file, text, strlen(text), err) : err_set(err, -ENOMEM, "out of memory");
@@ -123,29 +135,56 @@ static bool is_wanted(const char *name)
     return wanted && name[0] != '.';
 }
 
-static int copy_config(const struct merge_dir *d, const char *text, size_t n, enum dtype dtype,
-                       struct err *err)
+/* "torch_dtype", or "dtype" where that is what it says. */
+static void put_dtype(json_t *o, enum dtype dtype)
 {
     static const char *const names[] = {
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
+    const bool is_new = json_object_get(o, "dtype") != NULL;
+    if (is_new)
+        json_object_set_new(o, "dtype", json_string(names[dtype]));
+    if (!is_new || json_object_get(o, "torch_dtype"))
+        json_object_set_new(o, "torch_dtype", json_string(names[dtype]));
+}
+
+/* As mlx-lm has it: the same under both names. */
+static int put_quantization(json_t *o, const struct rewrite_says *says)
+{
+    json_t *q = json_pack("{s:I s:I}", "group_size", (json_int_t)says->group, "bits", (json_int_t)says->bits);
+    int r = says->left ? json_object_update(q, (json_t *)says->left) : 0; /* only read */
+    r = r ? r : json_object_set(o, "quantization", q);
+    r = r ? r : json_object_set(o, "quantization_config", q);
+    json_decref(q);
+    return r;
+}
+
+static int copy_config(const struct rewrite_dir *d, const char *text, size_t n,
+                       const struct rewrite_says *says, struct err *err)
+{
     json_t *o = json_loadb(text, n, 0, NULL);
     if (!json_is_object(o)) {
         json_decref(o);
         return err_set(err, -EINVAL, "config.json is not an object");
     }
+    json_object_del(o, "quantization");
     json_object_del(o, "quantization_config");
-    const char *key =
-        json_object_get(o, "dtype") && !json_object_get(o, "torch_dtype") ? "dtype" : "torch_dtype";
-    json_object_set_new(o, key, json_string(names[dtype]));
-    if (json_object_get(o, "dtype"))
-        json_object_set_new(o, "dtype", json_string(names[dtype]));
-    int r = write_json(d, "config.json", o, err);
+    if (says->dtype != DTYPE_COUNT)
+        put_dtype(o, says->dtype);
+    int r = says->bits && put_quantization(o, says) ? err_set(err, -ENOMEM, "out of memory")
+                                                    : write_json(d, "config.json", o, err);
     json_decref(o);
     return r;
 }
 
-static int copy_one(const struct merge_dir *d, const char *model, const char *name, enum dtype dtype,
-                    struct err *err)
+static int copy_text(const struct rewrite_dir *d, const char *name, const char *text, size_t n,
+                     const struct rewrite_says *says, struct err *err)
+{
+    return says->anew && !strcmp(name, "config.json") ? copy_config(d, text, n, says, err)
+                                                      : write_file(d, name, text, n, err);
+}
+
+static int copy_one(const struct rewrite_dir *d, const char *model, const char *name,
+                    const struct rewrite_says *says, struct err *err)
 {
     char *path = input_path(model, name), *text = NULL;
     size_t n;
@@ -155,18 +194,16 @@ static int copy_one(const struct merge_dir *d, const char *model, const char *na
         return 0;
     }
     int r = path ? input_read(path, SMALL_BYTES, &text, &n, err) : err_set(err, -ENOMEM, "out of memory");
-    if (!r && dtype != DTYPE_COUNT && !strcmp(name, "config.json"))
-        r = copy_config(d, text, n, dtype, err);
-    else if (!r)
-        r = write_file(d, name, text, n, err);
+    if (!r)
+        r = copy_text(d, name, text, n, says, err);
     free(text);
     free(path);
     return r;
 }
 
 /* What a model has that is one file. */
-static int copy_told(const struct merge_dir *d, const char *model, const char *const *names, enum dtype dtype,
-                     struct err *err)
+static int copy_told(const struct rewrite_dir *d, const char *model, const char *const *names,
+                     const struct rewrite_says *says, struct err *err)
 {
     int r = 0;
     for (; *names && !r; names++) {
@@ -177,25 +214,24 @@ static int copy_told(const struct merge_dir *d, const char *model, const char *c
             r = 0;
             continue;
         }
-        if (!r && !strcmp(*names, "config.json"))
-            r = copy_config(d, text, n, dtype, err);
-        else if (!r)
-            r = write_file(d, *names, text, n, err);
+        if (!r)
+            r = copy_text(d, *names, text, n, says, err);
         free(text);
     }
     return r;
 }
 
-int merge_dir_copy(struct merge_dir *d, const char *model, enum dtype dtype, struct err *err)
+int rewrite_dir_copy(struct rewrite_dir *d, const char *model, const struct rewrite_says *says,
+                     struct err *err)
 {
     const char *const *told = model_file_told(model);
     if (told)
-        return copy_told(d, model, told, dtype, err);
+        return copy_told(d, model, told, says, err);
     DIR *from = opendir(model);
     int r = from ? 0 : err_set(err, -errno, "%s cannot be read: %s", model, strerror(errno));
     for (const struct dirent *e; from && !r && (e = readdir(from));)
         if (is_wanted(e->d_name))
-            r = copy_one(d, model, e->d_name, dtype, err);
+            r = copy_one(d, model, e->d_name, says, err);
     if (from)
         closedir(from);
     return r;
@@ -212,7 +248,7 @@ static int sync_path(const char *path)
     return r;
 }
 
-int merge_dir_finish(struct merge_dir *d, bool index, struct err *err)
+int rewrite_dir_finish(struct rewrite_dir *d, bool index, struct err *err)
 {
     int r = 0;
     if (index) {
@@ -230,7 +266,7 @@ int merge_dir_finish(struct merge_dir *d, bool index, struct err *err)
     return r ? err_set(err, r, "%s cannot be put in place: %s", d->out, strerror(-r)) : 0;
 }
 
-void merge_dir_free(struct merge_dir *d)
+void rewrite_dir_free(struct rewrite_dir *d)
 {
     DIR *tmp = d && d->made ? opendir(d->tmp) : NULL;
     for (const struct dirent *e; tmp && (e = readdir(tmp));)

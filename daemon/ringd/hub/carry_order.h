@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is to come of a model, and from which nodes. Loop thread. */
+#ifndef DAEMON_CARRY_ORDER_H
+#define DAEMON_CARRY_ORDER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct members;
+
+enum { CARRY_FROM = 7 };
+struct carry_order {
+    const char *model, *content; /* exact; MODEL_CONTENT digits */
+    const char *list;            /* the hash of its list of blocks; NULL or "": not known */
+    const json_t *blocks;        /* beside its outline: [file, first block, the next one not], …; or NULL */
+    uint8_t from[CARRY_FROM][16];
+    size_t nfrom;
+    bool hub; /* and from the hub what these have not */
+};
+
+/* Of a message "model-want", whose texts are borrowed: −1: what is asked for makes no sense. */
+int carry_order_read(struct carry_order *ret, const struct members *members, const json_t *body);
+
+#endif

@@ -1,0 +1,176 @@
+#!/bin/sh
+# A model on its way from one node of a chain to the two others, disturbed at random moments. usage: supply.sh BUILD [TIMES [SEED]]
+#
+#     a = node 1 ══════ b = node 2 ══════ c = node 3
+#            cable1              cable2
+#
+# Each time b and c lack their layers, a job begins, and while they come one thing happens: a process of the transfer, a stage or a daemon
+# is killed, a cable is out for a moment, or the disk of b or c is full. The job ends right, or it fails with a reason; then the job after
+# it ends right. No cable carries a byte twice, but for the blocks on their way at that moment. Needs root, and python3.
+# SPDX-License-Identifier: MIT
+set -u
+build=$(realpath "${1:-build}")
+times=${2:-12} seed=${3:-1}
+cd "$(dirname "$0")/../.." || exit 2
+. tests/netns/lib.sh
+. tests/netns/nodes.sh
+command -v python3 >/dev/null || skip "python3 is not installed"
+commit=0123456789abcdef0123456789abcdef01234567
+big=test/big@$commit
+block=$((4 << 20))
+flight=4 # blocks that are asked of a source at once
+probe=40000000 # bytes at most that a cable carries when it is measured, as it is after both
+layers=32
+
+make_model() {
+    snapshot=$tmp/home/hub/models--test--big/snapshots/$commit
+    mkdir -p "$snapshot" "$tmp/home/hub/models--test--big/refs" "$tmp/home/hub/models--test--big/blobs" "$tmp/nothing" "$tmp/whole"
+    printf %s $commit >"$tmp/home/hub/models--test--big/refs/main"
+    cp share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$tmp/whole/"
+    python3 tests/lib/layers.py "$tmp/whole" $layers
+    for file in "$tmp"/whole/*; do
+        blob=$(sha256sum <"$file" | command cut -d ' ' -f 1)
+        mv "$file" "$tmp/home/hub/models--test--big/blobs/$blob"
+        ln -s "../../blobs/$blob" "$snapshot/$(basename "$file")"
+    done
+}
+start_node() { # NODE
+    HF_HOME=$tmp/nothing HF_HUB_OFFLINE=1
+    [ "$1" != 1 ] || HF_HOME=$tmp/home
+    export HF_HOME HF_HUB_OFFLINE
+    start_ringd "$1" --models-dir "$tmp/models-$(name_of "$1")" --dead-after 4
+}
+# A disk of their own for the models of b and c, so that it can be full.
+make_disks() {
+    for node in b c; do
+        mkdir "$tmp/models-$node"
+        mount -t tmpfs -o size=180m,mode=700 none "$tmp/models-$node" || skip "no file system can be mounted here"
+    done
+}
+take_down() {
+    umount -l "$tmp/models-b" "$tmp/models-c" 2>/dev/null
+    ns_down
+}
+crossed() { # CABLE NODE OTHER: bytes that have gone over it, both ways
+    echo $(($(ns_exec "$2" cat "/sys/class/net/cable$1/statistics/tx_bytes") + $(ns_exec "$3" cat "/sys/class/net/cable$1/statistics/tx_bytes")))
+}
+disk_of() { # NODE: bytes of weights that are there
+    find "$tmp/models-$1" -name 'model.safetensors*' ! -name '*.have' ! -name '*.synced' -printf '%b\n' | awk '{ sum += $1 } END { print sum * 512 + 0 }'
+}
+comes_to() { # NODE BYTES: so many of its weights are there
+    [ "$(disk_of "$1")" -ge "$2" ]
+}
+generate() { # into $tmp/now.ids
+    on a --json generate --model test/big --max-tokens 4 --ids 1,2,3 --seed 7 >"$tmp/now.out" 2>"$tmp/now.err" &&
+        jq -c .ids "$tmp/now.out" >"$tmp/now.ids"
+}
+random() { # N: $drawn becomes one of 0 … N-1
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1))
+}
+children() { # NODE PROGRAM
+    pkill -KILL -P "$(cat "$tmp/$1.pid")" "$2"
+}
+restart() { # NODE-NUMBER
+    _one=$(name_of "$1")
+    mark a b c
+    stop "$_one" KILL
+    start_node "$1"
+    await_all 'a chain of 3' 40 a b c
+}
+fill() { # NODE: until nothing fits on its disk
+    dd if=/dev/zero of="$tmp/models-$1/filler" bs=64k 2>/dev/null
+}
+out_for_a_moment() { # CABLE
+    random 9
+    cut "$1"
+    sleep 0.$drawn # that is how long the cable is out
+    plug "$1"
+}
+disturb() {
+    case $1 in
+    fetch-a) children a ringd-fetch ;;
+    fetch-b) children b ringd-fetch ;;
+    fetch-c) children c ringd-fetch ;;
+    stage-b) children b ringd-stage ;;
+    stage-c) children c ringd-stage ;;
+    daemon-a) restart 1 ;;
+    daemon-b) restart 2 ;;
+    daemon-c) restart 3 ;;
+    cable1) out_for_a_moment 1 ;;
+    cable2) out_for_a_moment 2 ;;
+    disk-b) fill b ;;
+    disk-c) fill c ;;
+    esac
+}
+set -- fetch-a fetch-b fetch-c stage-b stage-c daemon-a daemon-b daemon-c cable1 cable2 disk-b disk-c
+
+once() { # N WHAT
+    for node in b c; do
+        if on $node models list | grep -q test/big; then
+            wait_for 10 on $node models remove test/big >/dev/null 2>&1 || fail "$1: remove on $node"
+        fi
+    done
+    before1=$(crossed 1 1 2) before2=$(crossed 2 2 3) measured=0
+    random $(((share_c - 2 * block) >> 12))
+    at=$((block + (drawn << 12)))
+    generate &
+    job=$!
+    wait_for 60 comes_to c $at || fail "$1 $2: nothing comes to c: $(cat "$tmp/now.err")"
+    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
+    disturb "$2"
+    case $2 in cable1) before1=$((0 - over1)) ;; cable2) before2=$((0 - over2)) ;; esac # what a new cable has carried counts from nothing
+    case $2 in cable* | daemon*) measured=$probe ;; esac
+    said=
+    if ! wait $job; then
+        said=", which said: $(tail -n 1 "$tmp/now.err")"
+        rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
+        wait_for 60 generate || fail "$1 $2: the job after it: $(cat "$tmp/now.err")"
+    fi
+    rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
+    cmp -s "$tmp/alone.ids" "$tmp/now.ids" || fail "$1 $2: other tokens: $(cat "$tmp/now.out")"
+    for node in b c; do
+        on $node models verify test/big >"$tmp/verified" 2>&1 || fail "$1 $2: $node has wrong bytes: $(cat "$tmp/verified")"
+    done
+    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
+    need2=$(disk_of c) need1=$(($(disk_of b) + need2))
+    for cable in 1 2; do
+        eval "over=\$over$cable need=\$need$cable"
+        most=$((need * 106 / 100 + flight * block + measured + 3000000))
+        [ "$over" -le $most ] || fail "$1 $2 at $at bytes: cable$cable carried $over bytes for $need"
+    done
+    ok "$1: $2 when c had $((at >> 20)) MiB$said; cable1 $((over1 * 100 / need1)) %, cable2 $((over2 * 100 / need2)) %"
+}
+
+trap take_down EXIT
+make_model
+make_disks
+for node in 1 2 3; do
+    begin_logs $node
+done
+ns_up 3
+no_dad 1 2 3
+cable 1 2 1gbit
+cable 2 3 1gbit
+for node in 1 2 3; do
+    start_link $node
+    start_node $node
+    await_line "$tmp/$(name_of $node).log" 'API on' 20
+    enrol $node
+done
+await_all 'a chain of 3' 20 a b c
+await_all 'cable on cable1 to .* Mb/s out' 60 a b # what is sent to measure them would be counted
+await_all 'cable on cable2 to .* Mb/s out' 60 b c
+on a pull test/big >/dev/null || fail 'pull'
+generate || fail "generate: $(cat "$tmp/now.err")"
+cp "$tmp/now.ids" "$tmp/alone.ids"
+share_c=$(disk_of c)
+echo "c has $((share_c >> 20)) MiB of it, b $(($(disk_of b) >> 20))"
+
+i=0
+while [ $i -lt "$times" ]; do
+    i=$((i + 1))
+    eval "what=\${$(((i - 1) % $# + 1))}"
+    once $i "$what"
+done
+alive a b c
