@@ -167,8 +167,7 @@ static char *readable_of(const char *folder)
     const char *slash = strrchr(folder, '/');
     static const char parent[] = "/snapshots";
     const size_t n = sizeof parent - 1;
-    const bool is_snapshot =
-        slash && (size_t)(slash - folder) > n && !strncmp(slash - n, parent, n);
+    const bool is_snapshot = slash && (size_t)(slash - folder) > n && !strncmp(slash - n, parent, n);
     return is_snapshot ? xasprintf("%s/../..", folder) : xstrdup(folder);
 }
 

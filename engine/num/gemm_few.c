@@ -247,7 +247,8 @@ static bool is_same_form(struct mat a, struct mat b)
 {
     if (a.block && b.block)
         return int_block_group(a.block) == int_block_group(b.block) &&
-               int_block_is_split(a.block) == int_block_is_split(b.block);
+               int_block_is_split(a.block) == int_block_is_split(b.block) &&
+               int_block_top(a.block) == int_block_top(b.block);
     return quant_is_whole(a.quant) && quant_is_whole(b.quant) && a.quant->bits == b.quant->bits &&
            a.quant->group == b.quant->group;
 }

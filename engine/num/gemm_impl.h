@@ -51,8 +51,8 @@ static inline size_t int_groups_of(struct mat w)
 
 static inline size_t int_row_bytes(struct mat w)
 {
-    const size_t sides = 2 * int_groups_of(w) * sizeof(float);
-    return (int_cols_of(w) * sizeof(int16_t) + sides + 63) / 64 * 64;
+    const size_t sides = 2 * int_groups_of(w) * sizeof(float), planes = w.block ? 2 : 1;
+    return (planes * int_cols_of(w) * sizeof(int16_t) + sides + 63) / 64 * 64;
 }
 
 /* Row i of those from `at` on. */
@@ -60,7 +60,8 @@ static inline struct int_row int_row_from(char *at, struct mat w, size_t i)
 {
     struct int_row r = {.q = (void *)(at + i * int_row_bytes(w))};
     r.bytes = (void *)r.q;
-    r.scale = (void *)(r.q + int_cols_of(w));
+    r.low = r.q + int_cols_of(w);
+    r.scale = (void *)(r.q + (w.block ? 2 : 1) * int_cols_of(w));
     r.sum = r.scale + int_groups_of(w);
     return r;
 }

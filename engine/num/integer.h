@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole
- * numbers of 16 bits with a scale for each group, a sum within a group is exact, and only the
- * groups' sums are scaled and added in f32. So all tables give the same bits: what they compute is
- * written without fused operations, in an order that no width changes. integer.c is compiled once
- * per instruction set, each object exporting one table; isa.c picks. A kernel works on one thread
- * and never allocates. */
+ * numbers of 16 bits (of 24 where W is in blocks) with a scale for each group, a sum within a group
+ * is exact, and only the groups' sums are scaled and added in f32. So all tables give the same
+ * bits: what they compute is written without fused operations, in an order that no width changes.
+ * integer.c is compiled once per instruction set, each object exporting one table; isa.c picks. A
+ * kernel works on one thread and never allocates. */
 #ifndef NUM_INTEGER_H
 #define NUM_INTEGER_H
 
@@ -51,6 +51,7 @@ struct int_row {
     int16_t *q;
     int8_t *bytes;
     float *scale, *sum; /* [int_groups] */
+    int16_t *low;       /* for W in blocks: what is left where a number of q counts 256 */
 };
 
 /* y[i·ldy + r·apart] (+)= x_i · (row r of W) for i < n and r < rows. Row i of x lies i·x_bytes
@@ -82,6 +83,14 @@ static inline size_t int_block_group(enum block_type type)
 static inline bool int_block_is_split(enum block_type type)
 {
     return type != BLOCK_Q8_0 && (type < BLOCK_Q2_K || type > BLOCK_Q6_K);
+}
+/* The largest number of x: the products of a lane add up in 32 bits, of levels up to 63 or up to
+ * 255, four or, of halves, eight. */
+static inline int32_t int_block_top(enum block_type type)
+{
+    return type == BLOCK_Q8_0                             ? 1 << 21
+           : type == BLOCK_IQ4_NL || type == BLOCK_IQ4_XS ? 1 << 20
+                                                          : (1 << 22) - 1;
 }
 static inline size_t int_block_cols(size_t cols)
 {
@@ -131,7 +140,7 @@ struct int_kernels {
     void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
                      enum int_form form);
     void (*dots)(const struct int_dots *d);
-    /* The same for W in blocks: 16 bits, in groups of int_block_group. */
+    /* The same for W in blocks: 24 bits, in groups of int_block_group. */
     void (*block_quantize)(const struct int_row *to, const float *x, size_t cols, enum block_type type);
     void (*block_dots)(const struct int_block_dots *d);
     /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all

@@ -71,17 +71,22 @@ INLINE wf scales_of_sums(const struct span_scales *s, const size_t at, const boo
 #endif
 }
 
-/* A step of x: what counts 256 and the rest in bytes, or the even and the odd numbers. */
+/* A step of x in bytes, those that count 65536, 256 and 1; or the even and the odd numbers of what
+ * counts 256, and of what is left. */
 struct span_x {
-    wb v[2];
+    wb v[FOURS ? 3 : 4];
 };
+enum { LOW_BYTES = FOURS ? 1 : 2 /* of what is left of a number */ };
 
-INLINE struct span_x span_x(const int16_t *q, const size_t step, const size_t part)
+INLINE struct span_x span_x(const int16_t *q, const uint8_t *low, const size_t step, const size_t part)
 {
-    const uint8_t *at = (const uint8_t *)(q + step * INT_STEP);
-    if (FOURS)
-        return (struct span_x){{wide_at(at, part), wide_at(at + INT_STEP, part)}};
-    return (struct span_x){{wide_at(at, 2 * part), wide_at(at, 2 * part + 1)}};
+    const uint8_t *at = (const uint8_t *)(q + step * INT_STEP), *rest = low + step * INT_STEP * LOW_BYTES;
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+    return (struct span_x){{wide_at(at, part), wide_at(at + INT_STEP, part), wide_at(rest, part)}};
+#else
+    return (struct span_x){{wide_at(at, 2 * part), wide_at(at, 2 * part + 1), wide_at(rest, 2 * part),
+                            wide_at(rest, 2 * part + 1)}};
+#endif
 }
 
 /* Sums of the products of a step, or of two whose sums have the same scales. */
@@ -90,16 +95,21 @@ INLINE wi span_sums(const wb w[2], const struct span_x x[2], const size_t steps)
     wi sum = {0};
 #if defined __AVX512VNNI__ || defined __AVXVNNI__
     UNROLL
-    for (size_t i = 0; i < steps; i++)
-        sum = add_bytes(sum, w[i], x[i].v[0]);
-    sum <<= 8;
-    UNROLL
-    for (size_t i = 0; i < steps; i++)
-        sum = add_bytes(sum, w[i], x[i].v[1]);
+    for (size_t b = 0; b < 3; b++) {
+        sum <<= 8;
+        UNROLL
+        for (size_t i = 0; i < steps; i++)
+            sum = add_bytes(sum, w[i], x[i].v[b]);
+    }
 #else
     UNROLL
-    for (size_t i = 0; i < steps; i++)
-        sum = add_products(add_products(sum, (wh)w[i] & 255, (wh)x[i].v[0]), (wh)w[i] >> 8, (wh)x[i].v[1]);
+    for (size_t b = 0; b < 4; b += 2) {
+        sum <<= 8;
+        UNROLL
+        for (size_t i = 0; i < steps; i++)
+            sum = add_products(add_products(sum, (wh)w[i] & 255, (wh)x[i].v[b]), (wh)w[i] >> 8,
+                               (wh)x[i].v[b + 1]);
+    }
 #endif
     return sum;
 }
@@ -113,6 +123,7 @@ struct block_tile {
 struct span_at {
     const uint8_t *w[INT_ROWS];
     const int16_t *q[BLOCK_X];
+    const uint8_t *low[BLOCK_X];
     const float *scale[BLOCK_X], *sum[BLOCK_X];
 };
 
@@ -127,7 +138,7 @@ INLINE void tile_step(struct block_tile *t, const struct span_at *at,
     UNROLL_MUCH
     for (size_t k = 0; k < nx; k++)
         for (size_t e = 0; e < steps; e++)
-            x[k][e] = span_x(at->q[k], s + e, part);
+            x[k][e] = span_x(at->q[k], at->low[k], s + e, part);
     UNROLL_MUCH
     for (size_t r = 0; r < INT_ROWS; r++) {
         wb v[2];
@@ -191,6 +202,7 @@ INLINE struct span_at span_first(const struct int_block_dots *d, size_t j, const
         at.w[r] = d->w[r < d->rows ? r : 0];
     for (size_t k = 0; k < nx; k++) {
         at.q[k] = row_of(d->x.q, (j + k) * d->x_bytes);
+        at.low[k] = row_of(d->x.low, (j + k) * d->x_bytes);
         at.scale[k] = row_of(d->x.scale, (j + k) * d->x_bytes);
         at.sum[k] = row_of(d->x.sum, (j + k) * d->x_bytes);
     }
@@ -203,6 +215,7 @@ INLINE void span_next(struct span_at *at, const size_t nx, const enum block_type
         at->w[r] += block_span_bytes(type);
     for (size_t k = 0; k < nx; k++) {
         at->q[k] += INT_SPAN;
+        at->low[k] += INT_SPAN * LOW_BYTES;
         at->scale[k] += INT_SPAN / int_block_group(type);
         at->sum[k] += INT_SPAN / int_block_group(type);
     }

@@ -176,8 +176,23 @@ INLINE void split_groups(vi q[2 * PIECES])
     memcpy(q, halves, sizeof halves);
 }
 
+/* What counts 256 of each number, and what is left, from −128 to 127. */
+INLINE void put_both(const struct int_row *to, size_t at, const vi q[PIECES])
+{
+    const struct int_row rest = {.q = to->low, .bytes = (int8_t *)to->low};
+    vi high[PIECES], low[PIECES];
+    UNROLL
+    for (size_t i = 0; i < PIECES; i++) {
+        const vi n = q[i] - 0x4b400000; /* the bits of magic */
+        high[i] = (n + 128) >> 8;
+        low[i] = n - (high[i] << 8);
+    }
+    put_step(to, at, high, FOURS ? TWO_BYTES : BY_TWOS);
+    put_step(&rest, at, low, FOURS ? BYTES : BY_TWOS);
+}
+
 INLINE void quantize_spans(const struct int_row *to, const float *x, size_t cols, const size_t group,
-                           const bool split)
+                           const bool split, const float top)
 {
     enum { TWO_STEPS = 2 * INT_STEP };
     size_t g = 0;
@@ -191,22 +206,23 @@ INLINE void quantize_spans(const struct int_row *to, const float *x, size_t cols
             from = padded;
         }
         for (size_t i = 0; i < TWO_STEPS; i += group, g++)
-            to->scale[g] = group_levels(q + i / LANES, from + i, group, TOP_HALVES, &to->sum[g]);
+            to->scale[g] = group_levels(q + i / LANES, from + i, group, top, &to->sum[g]);
         if (split)
             split_groups(q);
-        put_step(to, at, q, FOURS ? TWO_BYTES : BY_TWOS);
-        put_step(to, at + INT_STEP, q + PIECES, FOURS ? TWO_BYTES : BY_TWOS);
+        put_both(to, at, q);
+        put_both(to, at + INT_STEP, q + PIECES);
     }
 }
 
 static inline void block_quantize(const struct int_row *to, const float *x, size_t cols, enum block_type type)
 {
+    const float top = (float)int_block_top(type);
     if (int_block_group(type) == 16)
-        quantize_spans(to, x, cols, 16, false);
+        quantize_spans(to, x, cols, 16, false, top);
     else if (int_block_is_split(type))
-        quantize_spans(to, x, cols, 32, true);
+        quantize_spans(to, x, cols, 32, true, top);
     else
-        quantize_spans(to, x, cols, 32, false);
+        quantize_spans(to, x, cols, 32, false, top);
 }
 
 #endif

@@ -186,7 +186,8 @@ static void plans_count_what_is_stored(void **state)
 
 /* --- adapters --------------------------------------------------------------------------------- */
 
-static const struct adamw opt = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+/* eps: a gradient of nearly nothing, whose sign rounding decides, makes no step. */
+static const struct adamw opt = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-3f};
 
 /* Some steps of LoRA on all linears; the values that come out. */
 static float *train(const char *model, const struct config *c, size_t *ret_n)
@@ -222,7 +223,7 @@ static void adapters_are_those_of_folders(void **state)
         world_open(&w, families[LLAMA], (struct gguf_how){.block = types[i]});
         float *got = train(w.path, &w.as_file, &n), *want = train(w.plain.path, &w.as_folder, &m);
         assert_int_equal(n, m);
-        assert_near(got, want, n, 1e-3, "values of adapters");
+        assert_near(got, want, n, 1e-4, "values of adapters");
         free(got);
         free(want);
         world_close(&w);

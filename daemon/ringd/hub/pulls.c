@@ -514,8 +514,8 @@ json_t *pull_row(const struct pull *p)
                             (p->folder      ? adding
                              : p->is_verify ? verifying
                                             : pulling)[p->state],
-                            "done", (json_int_t)p->done,
-                            "total", (json_int_t)p->total, "rate", p->rate, "file", p->file);
+                            "done", (json_int_t)p->done, "total", (json_int_t)p->total, "rate", p->rate,
+                            "file", p->file);
     if (p->rate > 0)
         json_object_set_new(row, "seconds_left", json_real((double)(p->total - p->done) / p->rate));
     if (*p->waits)

@@ -19,7 +19,7 @@ struct travel_row {
     size_t n;
     uint32_t *bytes;           /* owned */
     bool *has[RING_MAX_NODES]; /* owned: by node */
-    uint8_t *hub;              /* owned: by block, the rank that asks the hub for it, plus one; 0: none does */
+    uint8_t *hub; /* owned: by block, the rank that asks the hub for it, plus one; 0: none does */
 };
 
 /* --- blocks ----------------------------------------------------------------------------------- */

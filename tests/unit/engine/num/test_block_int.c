@@ -55,8 +55,9 @@ static float *random_floats(size_t n)
 
 /* What the numbers of x come to without being rounded, and by how much rounding may change it: each
  * by half of its group's scale, and sums as floats have them. */
-static double exact_dot(const float *x, const float *w, size_t cols, size_t group, double *ret_bound)
+static double exact_dot(const float *x, const float *w, size_t cols, enum block_type type, double *ret_bound)
 {
+    const size_t group = int_block_group(type);
     double sum = 0, bound = 0, all = 0;
     for (size_t at = 0; at < cols; at += group) {
         double most = 0, weights = 0;
@@ -66,7 +67,7 @@ static double exact_dot(const float *x, const float *w, size_t cols, size_t grou
             all += fabs((double)x[i] * (double)w[i]);
             sum += (double)x[i] * (double)w[i];
         }
-        bound += most / 65278 * 1.001 * weights;
+        bound += most / (2 * int_block_top(type)) * 1.001 * weights;
     }
     *ret_bound = bound + 20 * FLT_EPSILON * all;
     return sum;
@@ -74,9 +75,14 @@ static double exact_dot(const float *x, const float *w, size_t cols, size_t grou
 
 /* Room for x as a table has it. */
 struct x_room {
-    int16_t q[MOST_COLS];
+    int16_t q[MOST_COLS], low[MOST_COLS];
     float scale[MOST_COLS / 16], sum[MOST_COLS / 16];
 };
+
+static struct int_row row_of_x(struct x_room *room)
+{
+    return (struct int_row){.q = room->q, .scale = room->scale, .sum = room->sum, .low = room->low};
+}
 
 static void run_table(const struct int_kernels *k, float *y, const float *x, const uint8_t *w,
                       enum block_type type, size_t cols, size_t rows)
@@ -86,14 +92,15 @@ static void run_table(const struct int_kernels *k, float *y, const float *x, con
                                .ldy = INT_ROWS,
                                .n = N,
                                .rows = rows,
-                               .x = {room[0].q, NULL, room[0].scale, room[0].sum},
+                               .x = row_of_x(&room[0]),
                                .x_bytes = sizeof room[0],
                                .cols = cols,
                                .type = type};
     memset(room, 0xff, sizeof room);
-    for (size_t i = 0; i < N; i++)
-        k->block_quantize(&(struct int_row){room[i].q, NULL, room[i].scale, room[i].sum}, x + i * cols, cols,
-                          type);
+    for (size_t i = 0; i < N; i++) {
+        const struct int_row row = row_of_x(&room[i]);
+        k->block_quantize(&row, x + i * cols, cols, type);
+    }
     for (size_t r = 0; r < rows; r++) {
         d.w[r] = w + r * block_row_bytes(type, cols);
         d.to[r] = rows - 1 - r;
@@ -103,7 +110,7 @@ static void run_table(const struct int_kernels *k, float *y, const float *x, con
     for (size_t r = 0; r < rows; r++)
         y[(N - 1) * INT_ROWS + r] = 1;
     d.y = y + (N - 1) * INT_ROWS;
-    d.x = (struct int_row){room[N - 1].q, NULL, room[N - 1].scale, room[N - 1].sum};
+    d.x = row_of_x(&room[N - 1]);
     d.n = 1;
     k->block_dots(&d);
 }
@@ -127,8 +134,7 @@ static void check_tables(enum block_type type, size_t cols, size_t rows)
         block_to_f32(plain, w + r * block_row_bytes(type, cols), type, 0, cols);
         for (size_t i = 0; i < N; i++) {
             double bound;
-            const double want = exact_dot(x + i * cols, plain, cols, int_block_group(type), &bound) +
-                                (i == N - 1),
+            const double want = exact_dot(x + i * cols, plain, cols, type, &bound) + (i == N - 1),
                          got = (double)y[0][i * INT_ROWS + rows - 1 - r];
             if (!(fabs(got - want) <= bound))
                 fail_msg("%s, %zu rows of %zu: %.9g, not %.9g within %.3g", block_name(type), rows, cols, got,
