@@ -98,8 +98,8 @@ static int ask_room(void *owner, uint64_t bytes, struct err *err)
 static void say_failed(const struct err *err, int r)
 {
     if (r != -ECANCELED)
-        ipc_send(IPC_FD, json_pack("{s:s s:s s:b}", "ev", "failed", "error", err->text, "passing",
-                                   r == -EIO || r == -ETIMEDOUT || r == -EBUSY));
+        ipc_send(IPC_FD, json_pack("{s:s s:s s:b s:b}", "ev", "failed", "error", err->text, "passing",
+                                   r == -EIO || r == -ETIMEDOUT || r == -EBUSY, "full", r == -ENOSPC));
 }
 
 /* --- what it is to do ------------------------------------------------------------------------- */

@@ -105,6 +105,16 @@ disturb() {
 }
 set -- fetch-a fetch-b fetch-c stage-b stage-c daemon-a daemon-b daemon-c cable1 cable2 disk-b disk-c
 
+# A cable that came anew is measured once it is idle: what crosses it then is not of the next job.
+await_measures() { # WHAT
+    case $1 in
+    cable1 | daemon-[ab]) await_all 'cable on cable1 to .* Mb/s out' 60 a b ;;
+    esac
+    case $1 in
+    cable2 | daemon-[bc]) await_all 'cable on cable2 to .* Mb/s out' 60 b c ;;
+    esac
+}
+
 once() { # N WHAT
     for node in b c; do
         if on $node models list | grep -q test/big; then
@@ -114,6 +124,7 @@ once() { # N WHAT
     before1=$(crossed 1 1 2) before2=$(crossed 2 2 3) measured=0
     random $(((share_c - 2 * block) >> 12))
     at=$((block + (drawn << 12)))
+    mark a b c
     generate &
     job=$!
     wait_for 60 comes_to c $at || fail "$1 $2: nothing comes to c: $(cat "$tmp/now.err")"
@@ -124,6 +135,7 @@ once() { # N WHAT
     said=
     if ! wait $job; then
         said=", which said: $(tail -n 1 "$tmp/now.err")"
+        case $2 in disk-*) ! grep -q 'from the hub' "$tmp/now.err" || fail "$1 $2: the hub was asked for room: $said" ;; esac
         rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
         wait_for 60 generate || fail "$1 $2: the job after it: $(cat "$tmp/now.err")"
     fi
@@ -139,6 +151,7 @@ once() { # N WHAT
         most=$((need * 106 / 100 + flight * block + measured + 3000000))
         [ "$over" -le $most ] || fail "$1 $2 at $at bytes: cable$cable carried $over bytes for $need"
     done
+    await_measures "$2"
     ok "$1: $2 when c had $((at >> 20)) MiB$said; cable1 $((over1 * 100 / need1)) %, cable2 $((over2 * 100 / need2)) %"
 }
 

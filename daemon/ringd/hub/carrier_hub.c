@@ -58,10 +58,10 @@ static void note_failure(struct carrier *c, const char *why, bool is_vain)
 }
 
 /* Without a reason it was the process that carries which let go: that one has another now. */
-static void on_over(void *owner, const char *why, bool passing)
+static void on_over(void *owner, const char *why, enum fetch_end end)
 {
     struct carrier *c = owner;
-    (void)passing; /* it has had patience of its own */
+    (void)end; /* it has had patience of its own */
     c->hub.fetch = NULL;
     if (why)
         note_failure(c, why, true);
@@ -191,10 +191,10 @@ static void lend_over(struct carry_lend *d)
     free(d);
 }
 
-static void on_lend_over(void *owner, const char *why, bool passing)
+static void on_lend_over(void *owner, const char *why, enum fetch_end end)
 {
     struct carry_lend *d = owner;
-    (void)passing;
+    (void)end;
     if (why)
         log_warning("the hub gives nothing of %s for another node: %s", d->n->c->model, why);
     lend_over(d);

@@ -80,7 +80,7 @@ static void on_ready(void *owner, uint64_t want)
         if (c->nodes[i].c && c->nodes[i].is_source)
             node_free(&c->nodes[i]);
     if (ops)
-        ops->over(c->owner, NULL, false);
+        ops->over(c->owner, NULL, FETCH_LASTS);
 }
 
 static void ask_sources(struct carrier *c);
@@ -96,7 +96,7 @@ static void begin_again(struct carrier *c)
     ask_sources(c);
 }
 
-static void on_over(void *owner, const char *why, bool passing)
+static void on_over(void *owner, const char *why, enum fetch_end end)
 {
     struct carrier *c = owner;
     const struct hub_fetch_ops *ops = c->ops;
@@ -115,7 +115,7 @@ static void on_over(void *owner, const char *why, bool passing)
     }
     carrier_free(c);
     if (ops)
-        ops->over(of, why, passing);
+        ops->over(of, why, end);
 }
 
 static struct carry_node *node_of_way(struct carrier *c, uint64_t number, size_t *ret)
@@ -361,7 +361,7 @@ static void give_up(struct carrier *c)
     if (*c->hub.why)
         snprintf(why, sizeof why, "%s", c->hub.why);
     carrier_free(c);
-    ops->over(owner, why, false);
+    ops->over(owner, why, FETCH_LASTS);
 }
 
 static void ask_sources(struct carrier *c)

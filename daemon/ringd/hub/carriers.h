@@ -42,7 +42,7 @@ void carriers_free(struct carriers *c);
 /* Takes a model from those nodes, and gives it to others meanwhile. Of ops, room, progress and
  * over come: over with NULL once all is here that was wanted. One of that model which takes
  * already takes from these nodes from now on, and these blocks too; its ops stay. over with
- * `passing`: the process ended, and may do better at once. */
+ * FETCH_PASSES: the process ended, and may do better at once. */
 void carriers_take(struct carriers *c, const struct carry_order *order, const struct hub_fetch_ops *ops,
                    void *owner);
 /* The answer to `room`. */

@@ -45,12 +45,12 @@ extern char **environ;
 
 /* --- its end ---------------------------------------------------------------------------------- */
 
-static void tell_over(struct hub_fetch *f, const char *why, bool passing)
+static void tell_over(struct hub_fetch *f, const char *why, enum fetch_end end)
 {
     const struct hub_fetch_ops *ops = f->ops;
     f->ops = NULL;
     if (ops)
-        ops->over(f->owner, why, passing);
+        ops->over(f->owner, why, end);
 }
 
 static void release(struct hub_fetch *f)
@@ -83,7 +83,7 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
         f->ops = NULL;
         ops->died(f->owner, why);
     } else {
-        tell_over(f, why, true);
+        tell_over(f, why, FETCH_PASSES);
     }
     release(f);
 }
@@ -115,7 +115,10 @@ static void on_failed(struct hub_fetch *f, const json_t *event)
     const char *why = json_string_value(json_object_get(event, "error"));
     char clean[600];
     text_clean(clean, sizeof clean, why && *why ? why : "ringd-fetch gives no reason", false);
-    tell_over(f, clean, json_is_true(json_object_get(event, "passing")));
+    tell_over(f, clean,
+              json_is_true(json_object_get(event, "passing")) ? FETCH_PASSES
+              : json_is_true(json_object_get(event, "full"))  ? FETCH_IS_FULL
+                                                              : FETCH_LASTS);
 }
 
 static void on_lost(const struct hub_fetch *f, const json_t *event)
@@ -161,7 +164,7 @@ static void on_event(void *owner, const char *kind, json_t *event)
     else if (!strcmp(kind, "ready") && f->ops->ready)
         f->ops->ready(f->owner, (uint64_t)json_integer_value(json_object_get(event, "want")));
     else if (!strcmp(kind, "ready") || !strcmp(kind, "idle"))
-        tell_over(f, NULL, false);
+        tell_over(f, NULL, FETCH_LASTS);
     else if (!strcmp(kind, "failed"))
         on_failed(f, event);
 }
@@ -172,7 +175,7 @@ static void on_broken(void *owner, const char *why)
     char text[200];
     snprintf(text, sizeof text, "ringd-fetch %s", why);
     kill(f->pid, SIGKILL);
-    tell_over(f, text, false);
+    tell_over(f, text, FETCH_LASTS);
 }
 
 /* Its end follows. */

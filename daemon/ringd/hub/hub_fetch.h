@@ -25,6 +25,9 @@ struct fetchers_setup { /* all borrowed */
 struct fetchers *fetchers_new(const struct fetchers_setup *setup);
 void fetchers_free(struct fetchers *f); /* ends those that run */
 
+/* Of a failure: it stays, it may pass, or this node's disk has no room. */
+enum fetch_end { FETCH_LASTS, FETCH_PASSES, FETCH_IS_FULL };
+
 struct hub_fetch_ops {
     void (*resolved)(void *owner, const char *model); /* its exact name, checked */
     /* Of "list": which model it is, checked. NULL: it is never said. */
@@ -42,8 +45,8 @@ struct hub_fetch_ops {
     void (*waits)(void *owner, const char *why);
     /* In place of over: it ended without a word, killed perhaps. NULL: that is over as well. */
     void (*died)(void *owner, const char *why);
-    /* Once, and last. why: NULL, it is done; or a sentence. passing: it may succeed later. */
-    void (*over)(void *owner, const char *why, bool passing);
+    /* Once, and last. why: NULL, it is done; or a sentence. */
+    void (*over)(void *owner, const char *why, enum fetch_end end);
 };
 struct hub_order {
     const char *what; /* "pull", "list", "resolve", "verify", "carry", "lend" or "add" */

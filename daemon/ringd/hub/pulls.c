@@ -127,11 +127,11 @@ static void on_progress(void *owner, uint64_t done, uint64_t total, const char *
     }
 }
 
-static void on_over(void *owner, const char *why, bool passing)
+static void on_over(void *owner, const char *why, enum fetch_end how)
 {
     struct pull *p = owner;
     char both[sizeof p->why];
-    p->is_lasting = !passing;
+    p->is_lasting = how != FETCH_PASSES;
     if (!why && p->is_outline && *p->content) {
         p->fetch = NULL;
         p->take =
@@ -161,8 +161,8 @@ static void on_waits(void *owner, const char *why)
     tell(p);
 }
 
-/* A node that is to give it may be gone: the hub is the last resort. */
-static void on_take_over(void *owner, const char *why, bool passing)
+/* A node that is to give it may be gone: the hub is the last resort. It makes no room on a disk. */
+static void on_take_over(void *owner, const char *why, enum fetch_end how)
 {
     struct pull *p = owner;
     if (!why) {
@@ -170,14 +170,14 @@ static void on_take_over(void *owner, const char *why, bool passing)
         end(p, PULL_DONE, NULL);
         return;
     }
-    if (passing && p->tries < TRIES) {
+    if (how == FETCH_PASSES && p->tries < TRIES) {
         p->tries++;
         p->is_cut_off = true;
         end(p, PULL_FAILED, why);
         return;
     }
-    if (p->take.hub) {
-        on_over(p, why, passing);
+    if (p->take.hub || how == FETCH_IS_FULL) {
+        on_over(p, why, how);
         return;
     }
     log_warning("%s comes from no other node, so the hub is asked: %s", pull_model(p), why);

@@ -199,12 +199,12 @@ static void on_resolved(void *owner, const char *model)
     snprintf(q->model, sizeof q->model, "%s", model);
 }
 
-static void on_resolve_over(void *owner, const char *why, bool passing)
+static void on_resolve_over(void *owner, const char *why, enum fetch_end end)
 {
     struct supply_resolve *q = owner;
     if (!why && !*q->model)
         why = "ringd-fetch does not say which commit it is";
-    resolve_over(q, !why ? 0 : passing ? -EAGAIN : -ENOENT, why);
+    resolve_over(q, !why ? 0 : end == FETCH_PASSES ? -EAGAIN : -ENOENT, why);
 }
 
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner)
