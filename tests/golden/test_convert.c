@@ -101,12 +101,17 @@ static float *logits_of(const struct world *w, const char *model, size_t bits)
     return all;
 }
 
-/* What came out computes as `model` does with weights quantized to `bits`. */
-static void check_alike(const struct world *w, const char *model, size_t bits, const char *what)
+/* What came out computes as `model` does with weights quantized to `bits`; off: by a part of the
+ * largest logit, 0: to the bit. */
+static void check_alike(const struct world *w, const char *model, size_t bits, double off, const char *what)
 {
+    const size_t n = TINY_TOKENS * w->c.vocab;
     float *want = logits_of(w, model, bits), *got = logits_of(w, w->out, 0);
     assert_true(near_max(want, w->c.vocab) > 0.01);
-    assert_same_bits(got, want, TINY_TOKENS * w->c.vocab, what);
+    if (off > 0)
+        assert_near_max(got, want, n, off, what);
+    else
+        assert_same_bits(got, want, n, what);
     free(want);
     free(got);
 }
@@ -153,7 +158,7 @@ static void quantized_files_have_the_bits_of_jobs(void **state)
             assert_true(done.quantized > 7 && done.files == 1 && !done.changed);
             must(config_read(&c, w.out, &err), &err);
             assert_true(c.quant_bits == bits && c.quant_group == 64 && c.dtype == w.c.dtype);
-            check_alike(&w, w.plain.path, bits, families[f]);
+            check_alike(&w, w.plain.path, bits, 0, families[f]);
             check_measure(&w);
             world_close(&w);
         }
@@ -247,7 +252,8 @@ static void check_gguf(size_t family, struct gguf_how how)
     convert(&req);
     must(config_read(&c, w.out, &err), &err);
     assert_true(!c.mixed && !c.mla.kv_b_parts && c.dtype == DTYPE_F32);
-    check_alike(&w, w.path, 0, families[family]);
+    /* A row at a time is multiplied with blocks in whole numbers. */
+    check_alike(&w, w.path, 0, 1e-5, families[family]);
     world_close(&w);
 }
 
@@ -272,7 +278,7 @@ static void gguf_files_are_quantized_again(void **state)
         const struct convert_request req = {
             .model = w.path, .out = w.out, .dtype = DTYPE_COUNT, .bits = 8, .group = 64};
         convert(&req);
-        check_alike(&w, w.path, 8, "quantized again");
+        check_alike(&w, w.path, 8, 0, "quantized again");
         world_close(&w);
     }
 }
@@ -365,7 +371,7 @@ static void fp8_becomes_other_types(void **state)
     req.bits = 8;
     req.group = 64;
     convert(&req);
-    check_alike(&w, w.plain.path, 8, "8 bits of FP8");
+    check_alike(&w, w.plain.path, 8, 0, "8 bits of FP8");
     world_close(&w);
 }
 
@@ -406,7 +412,7 @@ static void large_models_are_several_files(void **state)
         for (size_t i = 0; i < done.files; i++)
             assert_in_range(of[i], 1, req.shard_bytes);
         assert_int_equal(bytes, done.bytes);
-        check_alike(&w, w.plain.path, bits, "several files");
+        check_alike(&w, w.plain.path, bits, 0, "several files");
         world_close(&w);
     }
 }
