@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd-fetch: brings one model from a hub into the folder of models, or looks one up, or carries
- * one between nodes, or gives a folder a name, and ends. ringd starts it, says what it wants, and hears how far it is. It
- * alone of all programs talks to the outside. */
+ * one between nodes, or gives a folder a name, and ends. ringd starts it, says what it wants, and
+ * hears how far it is. It alone of all programs talks to the outside. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -41,9 +41,10 @@ int hub_pull(const struct hub_pull_setup *setup, const struct model_name *name, 
  * as above, and nothing is said to be listed. */
 int hub_pull_list(const struct hub_pull_setup *setup, const struct model_name *name, struct err *err);
 
-/* The files of `folder` get the name where they lie; its revision becomes the first MODEL_COMMIT
+/* The files of `folder` get the name where they lie. Its revision becomes the first MODEL_COMMIT
  * digits of their content (manifest.h), and what an earlier revision had there loses its name. Who
- * asks for "main" from then on gets that, and no hub is asked. −EACCES, −ENOENT … and a sentence. */
+ * asks for "main" from then on gets that, and no hub is asked. −EACCES, −ENOENT … and a
+ * sentence. */
 int hub_add(const struct hub_pull_setup *setup, const struct model_name *name, const char *folder,
             struct err *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which of two tables of tiles is the faster one on this CPU, for an instruction may be there and be
- * slow: vdpbf16ps makes 1.9 times the products of f32 on some CPUs, and half of them on others. Any
- * thread. */
+ * Which of two tables of tiles is the faster one on this CPU, for an instruction may be there and
+ * be slow: vdpbf16ps makes 1.9 times the products of f32 on some CPUs, and half of them on others.
+ * Any thread. */
 #ifndef NUM_FASTER_H
 #define NUM_FASTER_H
 

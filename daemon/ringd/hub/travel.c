@@ -102,7 +102,7 @@ static void find_sources(struct travel_sources *ret, const struct travel_world *
         ret->n = hops_nearest(far, part, w->n, ret->at, CARRY_FROM);
 }
 
-/* What no node has: the first of the ranks that want it asks the hub, and gives it to the others. */
+/* What no node has: the first of the ranks that want it asks the hub, and gives it to others. */
 static void take_from_hub(struct travel_rank *to, struct travel_row *row, size_t block, size_t rank)
 {
     if (row->hub[block]) {

@@ -263,8 +263,8 @@ static void test_tiles_of_every_width(void **state)
         const size_t tall = k[i]->tall;
         assert_true(tall <= INT_TALL);
         for (size_t j = 0; j < INT_TILE; j++)
-            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum, NULL}, x + j * COLS, COLS, 4,
-                           GROUP, INT_TILES);
+            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum, NULL}, x + j * COLS,
+                           COLS, 4, GROUP, INT_TILES);
         k[i]->pack(panel, p.raw + 1, COLS / 2, ROWS, COLS, 0, COLS, 4);
         for (size_t r = 0; r < tall; r++)
             for (size_t g = 0; g < 2; g++) {
