@@ -245,9 +245,9 @@ INLINE void block_tile(const struct int_block_dots *d, size_t j, const size_t nx
 INLINE void block_rows(const struct int_block_dots *d, const enum block_type type)
 {
     size_t j = 0;
-    for (; BLOCK_X > 1 && j + 2 <= d->n; j += 2)
-        block_tile(d, j, 2, type);
-    for (; j < d->n; j++)
+    for (; j + BLOCK_X <= d->n; j += BLOCK_X)
+        block_tile(d, j, BLOCK_X, type);
+    if (BLOCK_X > 1 && j < d->n) /* of two the first */
         block_tile(d, j, 1, type);
 }
 

@@ -116,7 +116,7 @@ INLINE wb choose_levels(const uint8_t of[16], wb nibbles)
     const __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)of));
     return (wb)_mm256_shuffle_epi8(all, (__m256i)nibbles);
 #else
-    uint8_t v[sizeof nibbles];
+    uint8_t v[32];
     memcpy(v, &nibbles, sizeof v);
     choose_plain(v, of);
     return (wb)load16(v);
@@ -126,10 +126,10 @@ INLINE wb choose_levels(const uint8_t of[16], wb nibbles)
 /* 16 for each bit of a word that is set, for each of four blocks `apart` bytes from one another. */
 INLINE wb fifth_bits(const uint8_t *p, const size_t apart, const size_t part)
 {
-    uint16_t word[sizeof(wb) / 16];
+    uint16_t word[WIDE / 4]; /* for sixteen bytes each */
     UNROLL
-    for (size_t i = 0; i < sizeof(wb) / 16; i++)
-        memcpy(&word[i], p + (part * sizeof(wb) / 16 + i) * apart, sizeof *word);
+    for (size_t i = 0; i < WIDE / 4; i++)
+        memcpy(&word[i], p + (part * (WIDE / 4) + i) * apart, sizeof *word);
 #if defined __AVX512VNNI__
     const __mmask64 bits =
         word[0] | (uint64_t)word[1] << 16 | (uint64_t)word[2] << 32 | (uint64_t)word[3] << 48;
@@ -142,7 +142,7 @@ INLINE wb fifth_bits(const uint8_t *p, const size_t apart, const size_t part)
                       _mm256_shuffle_epi8(_mm256_set1_epi32((int)(word[0] | (uint32_t)word[1] << 16)), which);
     return (wb)_mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(all, bit), bit), _mm256_set1_epi8(16));
 #else
-    uint8_t v[sizeof(wb)];
+    uint8_t v[32];
     fifth_plain(v, word);
     return (wb)load16(v);
 #endif
