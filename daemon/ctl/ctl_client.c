@@ -99,7 +99,7 @@ static size_t take_body(char *data, size_t size, size_t n, void *owner)
     return size * n;
 }
 
-static int64_t monotonic_ms(void)
+int64_t ctl_now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -144,7 +144,7 @@ static bool take_ended(CURLM *multi, CURL *curl, CURL **probe, CURLcode *ret, in
             return true;
         }
         if (m->data.result == CURLE_OK)
-            *heard_ms = monotonic_ms();
+            *heard_ms = ctl_now_ms();
         end_probe(multi, probe);
     }
     return false;
@@ -158,7 +158,7 @@ static CURLcode perform(const struct ctl *ctl, CURL *curl, const struct text *re
     CURLM *multi = curl_multi_init();
     CURL *probe = NULL;
     CURLcode code = CURLE_OUT_OF_MEMORY;
-    int64_t heard_ms = monotonic_ms();
+    int64_t heard_ms = ctl_now_ms();
     size_t n = 0;
     int running = 1;
     if (!multi || curl_multi_add_handle(multi, curl) != CURLM_OK) {
@@ -170,9 +170,9 @@ static CURLcode perform(const struct ctl *ctl, CURL *curl, const struct text *re
             take_ended(multi, curl, &probe, &code, &heard_ms))
             break;
         if (reply->n != n)
-            heard_ms = monotonic_ms();
+            heard_ms = ctl_now_ms();
         n = reply->n;
-        int64_t silent_ms = monotonic_ms() - heard_ms;
+        int64_t silent_ms = ctl_now_ms() - heard_ms;
         code = silent_ms >= SILENT_MS ? CURLE_AGAIN : code;
         if (code == CURLE_AGAIN)
             break;
@@ -422,12 +422,12 @@ static CURLcode pump(CURLM *multi, struct reader *r)
 {
     struct ctl_stream *s = r->stream;
     struct curl_waitfd waits[FDS_MAX];
-    int64_t deadline = s->deadline_ms ? monotonic_ms() + s->deadline_ms : INT64_MAX;
+    int64_t deadline = s->deadline_ms ? ctl_now_ms() + s->deadline_ms : INT64_MAX;
     int running = 1, queued;
     while (!r->stopped) {
         if (curl_multi_perform(multi, &running) != CURLM_OK || !running)
             break;
-        int64_t left = deadline - monotonic_ms();
+        int64_t left = deadline - ctl_now_ms();
         if (left <= 0) {
             s->is_late = true;
             return CURLE_OK;

@@ -48,4 +48,7 @@ struct ctl_stream {
  * daemon went away; nothing is printed in that one case if `quiet`, for callers who look again. */
 int ctl_follow(const struct ctl *ctl, const char *path, struct ctl_stream *stream, bool quiet);
 
+/* What waits are measured with: a clock that nobody sets. */
+int64_t ctl_now_ms(void);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl merge and convert: a model written anew, here and now, by a ringd-stage that is started
- * for it: files are read and written as the user who asks, and no daemon is needed. */
+ * ringctl merge and convert: a model written in another form, here and now, by a ringd-stage that
+ * is started for it: files are read and written as the user who asks, and no daemon is needed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

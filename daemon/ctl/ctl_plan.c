@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_forecast.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_plan_file.h"
@@ -15,7 +15,7 @@
 #include "daemon/common/layers_text.h"
 #include "daemon/common/model/travel_text.h"
 
-enum { STILL_S = 60 };
+enum { STILL_MS = 60000 /* what a plan waits for does not change: then it is given up */ };
 
 static struct amount bytes_told(const json_t *value)
 {
@@ -146,7 +146,7 @@ static int ask(const struct ctl *ctl, enum job_type type, json_t *spec, json_t *
 {
     enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
     char last[1000] = "";
-    time_t since = 0;
+    int64_t since = 0;
     for (;;) {
         json_t *answer = NULL;
         const int rc = ctl_spec_send(ctl, "/v1/plan", type, json_incref(spec), WITHIN_S, &answer);
@@ -155,14 +155,14 @@ static int ask(const struct ctl *ctl, enum job_type type, json_t *spec, json_t *
             *ret = answer;
             return rc;
         }
-        const time_t now = time(NULL);
+        const int64_t now = ctl_now_ms();
         if (strcmp(last, why) != 0) {
             fprintf(stderr, "%s\n", why);
             snprintf(last, sizeof last, "%s", why);
             since = now;
         }
         json_decref(answer);
-        if (now - since >= STILL_S)
+        if (now - since >= STILL_MS)
             return ctl_fail(CTL_FAILED, "no plan can be made yet: %s", last);
     }
 }

@@ -23,7 +23,6 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/ctl/ctl.h"
@@ -33,13 +32,6 @@
 #include "daemon/common/xalloc.h"
 
 enum { START_MS = 20000, STOP_MS = 5000, LOG_TAIL_BYTES = 2000, LOG_TAIL_LINES = 10 };
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void close_if_open(int fd)
 {
@@ -276,7 +268,7 @@ static int wait_ready(struct local_ring *ring, int64_t deadline)
         p[2 + 2 * i] = (struct pollfd){.fd = ring->nodes[i].pid_fd, .events = POLLIN};
     }
     for (int late; (late = first_not_ready(ring)) < ring->n;) {
-        int64_t left = deadline - monotonic_ms();
+        int64_t left = deadline - ctl_now_ms();
         if (left <= 0)
             return too_late(ring, late, "not every node was ready");
         if (poll(p, (nfds_t)(1 + 2 * ring->n), (int)left) <= 0)
@@ -423,7 +415,7 @@ static int wait_closed(struct local_ring *ring, int64_t deadline)
     }
     if (!ask_ring(&c))
         return c.status;
-    int64_t left = deadline - monotonic_ms();
+    int64_t left = deadline - ctl_now_ms();
     struct ctl_stream s = {.event = on_node_event,
                            .readable = on_readable,
                            .owner = &c,
@@ -442,7 +434,7 @@ static int wait_closed(struct local_ring *ring, int64_t deadline)
 
 int ring_start(struct local_ring *ring)
 {
-    int64_t deadline = monotonic_ms() + START_MS;
+    int64_t deadline = ctl_now_ms() + START_MS;
     int rc = CTL_OK;
     for (int i = 0; i < ring->n && !rc; i++)
         rc = start_node(ring, i);
@@ -470,13 +462,13 @@ static bool collect(struct local_ring *ring, int64_t deadline)
 {
     for (int i = 0; i < ring->n; i++) {
         struct ring_node *node = &ring->nodes[i];
-        int64_t left = deadline - monotonic_ms();
+        int64_t left = deadline - ctl_now_ms();
         struct pollfd p = {.fd = node->pid_fd, .events = POLLIN};
         if (!node->pid)
             continue;
         int rc;
         while ((rc = poll(&p, 1, left > 0 ? (int)left : 0)) < 0 && errno == EINTR)
-            left = deadline - monotonic_ms();
+            left = deadline - ctl_now_ms();
         if (rc == 1 && waitpid(node->pid, NULL, 0) == node->pid)
             node->pid = 0;
     }
@@ -492,11 +484,11 @@ void ring_stop(struct local_ring *ring)
     kill_all(ring, SIGTERM);
     /* A stopped process takes no signal but this one. */
     kill_all(ring, SIGCONT);
-    if (collect(ring, monotonic_ms() + STOP_MS))
+    if (collect(ring, ctl_now_ms() + STOP_MS))
         return;
     ctl_fail(0, "not every node ended within %d s: the rest is killed", STOP_MS / 1000);
     kill_all(ring, SIGKILL);
-    collect(ring, monotonic_ms() + STOP_MS);
+    collect(ring, ctl_now_ms() + STOP_MS);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where)

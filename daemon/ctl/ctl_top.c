@@ -223,13 +223,6 @@ static void refresh(const struct ctl *ctl)
     json_decref(world);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Until it is time to look again, or the window has another size; false when it is time to
  * leave. */
 static bool wait_for_next(struct ask *keys, int signal_fd, int64_t until)
@@ -237,7 +230,7 @@ static bool wait_for_next(struct ask *keys, int signal_fd, int64_t until)
     struct signalfd_siginfo info;
     for (;;) {
         struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
-        int64_t left = until - now_ms();
+        int64_t left = until - ctl_now_ms();
         if (left <= 0 || poll(p, 2, (int)left) <= 0)
             return true;
         if (p[0].revents) {
@@ -271,7 +264,7 @@ static int show_screen(const struct ctl *ctl)
     fputs(screen_on, stdout);
     do
         refresh(ctl);
-    while (wait_for_next(&keys, signal_fd, now_ms() + interval_ms));
+    while (wait_for_next(&keys, signal_fd, ctl_now_ms() + interval_ms));
     fputs(screen_off, stdout);
     fflush(stdout);
     ask_close(&keys);

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/ctl/terminal/ctl_ask.h"
@@ -221,13 +220,6 @@ static int look_again(struct watching *w)
 
 /* --- a daemon that is started again ----------------------------------------------------------- */
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* The folder of the socket is watched: a socket is made there, and opened once it listens. −1: that
  * cannot be. */
 static int watch_folder(const char *socket)
@@ -259,11 +251,11 @@ static bool answers(const struct ctl *ctl)
  * `seconds`. */
 static int wait_for_daemon(const struct ctl *ctl, int signal_fd, unsigned seconds)
 {
-    const int64_t until = now_ms() + (int64_t)seconds * 1000;
+    const int64_t until = ctl_now_ms() + (int64_t)seconds * 1000;
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN},
                            {.fd = watch_folder(ctl->socket), .events = POLLIN}};
     int rc = CTL_NO_DAEMON;
-    for (int64_t left = until - now_ms(); left > 0; left = until - now_ms()) {
+    for (int64_t left = until - ctl_now_ms(); left > 0; left = until - ctl_now_ms()) {
         char events[4096];
         if (answers(ctl)) {
             rc = CTL_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd-stage, started by ringctl merge or convert and not by a daemon: writes a model anew and
- * ends. One thread calls. */
+ * ringd-stage, started by ringctl merge or convert and not by a daemon: writes a model in another
+ * form, and ends. One thread calls. */
 #include "daemon/stage/stage_merge.h"
 
 #include <errno.h>

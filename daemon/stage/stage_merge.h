@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ringctl merge and ringctl convert become: a ringd-stage that writes a model anew. */
+ * What ringctl merge and ringctl convert become: a ringd-stage that writes a model in
+ * another form. */
 #ifndef DAEMON_STAGE_MERGE_H
 #define DAEMON_STAGE_MERGE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Merging an adapter into its model: what is added to each row, while rewrite.c writes the model
- * anew. */
+ * Merging an adapter into its model: what is added to each row, while rewrite.c writes the
+ * model. */
 #include "model/merge.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing a model anew, unit by unit and tensor by tensor. A unit is opened as a stage opens it, so
- * every form that is computed with can be written. */
+ * Writing a model in another form, unit by unit and tensor by tensor. A unit is opened as a stage
+ * opens it, so every form that is computed with can be written. */
 #include "model/rewrite.h"
 
 #include <errno.h>
@@ -275,8 +275,8 @@ static struct rewrite_says says_of(const struct rewriting *m)
 {
     const struct rewrite_how *how = m->how;
     const struct config *c = how->config;
-    return (struct rewrite_says){.anew = how->dtype != DTYPE_COUNT || how->bits || c->mixed || c->fp8 ||
-                                         c->quant_bits,
+    return (struct rewrite_says){.differs = how->dtype != DTYPE_COUNT || how->bits || c->mixed || c->fp8 ||
+                                            c->quant_bits,
                                  .dtype = how->dtype != DTYPE_COUNT   ? how->dtype
                                           : c->mixed || c->quant_bits ? c->dtype
                                           : c->fp8                    ? DTYPE_BF16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model written anew: from any form that is read into a Hugging Face directory, or into one as
- * mlx-lm quantizes it. Called by merge.c and convert.c, in one thread. Heap: what a layer has
+ * A model written in another form: from any that is read into a Hugging Face directory, or into one
+ * as mlx-lm quantizes it. Called by merge.c and convert.c, in one thread. Heap: what a layer has
  * beside its matrices, and some rows of one. */
 #ifndef MODEL_REWRITE_H
 #define MODEL_REWRITE_H

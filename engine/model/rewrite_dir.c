@@ -179,8 +179,8 @@ static int copy_config(const struct rewrite_dir *d, const char *text, size_t n,
 static int copy_text(const struct rewrite_dir *d, const char *name, const char *text, size_t n,
                      const struct rewrite_says *says, struct err *err)
 {
-    return says->anew && !strcmp(name, "config.json") ? copy_config(d, text, n, says, err)
-                                                      : write_file(d, name, text, n, err);
+    return says->differs && !strcmp(name, "config.json") ? copy_config(d, text, n, says, err)
+                                                         : write_file(d, name, text, n, err);
 }
 
 static int copy_one(const struct rewrite_dir *d, const char *model, const char *name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The directory a model is written to anew: under another name until it is complete, with what lies
+ * The directory a rewritten model goes to: under another name until it is complete, with what lies
  * beside the weights copied, and an index where there are several files. The inside of
  * rewrite.c. */
 #ifndef MODEL_REWRITE_DIR_H
@@ -26,7 +26,7 @@ int rewrite_dir_list(struct rewrite_dir *d, const char *tensor, const char *file
 
 /* What config.json says of the weights, where it differs from the model's. */
 struct rewrite_says {
-    bool anew;          /* else it is copied as it is */
+    bool differs;       /* else it is copied as it is */
     enum dtype dtype;   /* DTYPE_COUNT: what it said */
     size_t bits, group; /* as mlx-lm quantizes; bits 0: they are not quantized */
     const json_t *left; /* borrowed: {module: false} of matrices that are not; or NULL */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a model is written anew: what merge.c and convert.c say to rewrite.c, and it to the plan. */
+ * How a model is rewritten: what merge.c and convert.c say to rewrite.c, and it to the plan. */
 #ifndef MODEL_REWRITE_HOW_H
 #define MODEL_REWRITE_HOW_H
 

@@ -7,20 +7,11 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/system/lib/check.sh
 . tests/system/lib/ring.sh
 shift
-hub_from=$work/layers
-mkdir "$hub_from"
-cp share/tiny-llama/generation_config.json share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$hub_from/"
-python3 tests/lib/layers.py "$hub_from" || fail 'the model cannot be made'
-. tests/system/lib/hub.sh
+. tests/system/lib/layers.sh
 
 generate() {
     RINGD_SOCKET=$(sock_of 1) limit 600 "$ringctl" --json generate --model test/tiny --max-tokens 12 --ids 1,2 >/dev/null 2>"$work/err" ||
         fail "generate: $(cat "$work/err")"
-}
-forget_all() { # once they have heard that the job is over
-    for node in 1 2 3; do
-        until on "$node" models remove test/tiny >/dev/null 2>&1; do :; done
-    done
 }
 start_hub
 start_ring
@@ -32,6 +23,11 @@ for rate; do
     took=$(($(milliseconds) - begun)) alone=$((weights * 1000 / rate))
     begun=$(milliseconds)
     generate
-    echo "$rate bytes a second: $took ms, the line alone $alone ms, $((took * 100 / alone)) %; the hub sent $(weights_sent "$from") of $weights bytes; again: $(($(milliseconds) - begun)) ms"
+    again=$(($(milliseconds) - begun))
+    awk -v rate="$rate" -v took=$took -v alone=$alone -v again=$again -v sent="$(weights_sent "$from")" -v weights="$weights" 'BEGIN {
+        printf "%-38s %9.0f %-9s %-22s %8.0f %-8s %7.1f%% %7s   <= 115 %%\n", "first token, a hub of " rate / 1e6 " MB/s", took, "ms", "the line alone", alone, "ms", took / alone * 100, "-"
+        printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %7.1f%% %7s   <= 101 %%\n", "  bytes of weights that left the hub", sent / 1e6, "MB", "the model", weights / 1e6, "MB", sent / weights * 100, "-"
+        printf "%-38s %9.0f %-9s\n", "  the same once the layers are here", again, "ms"
+    }'
     forget_all
 done

@@ -9,6 +9,7 @@
 #   await_all PATTERN S NAME...   until all of them have logged such a line
 #   await_line FILE PATTERN S [FIRST]
 #   ring_again N              ends the daemons 1..N, starts them and waits for their ring; how long that took in $took
+#   make_cache FOLDER         a cache of Hugging Face at $tmp/home that has these files as test/big, exactly $big; $tmp/nothing: one without
 #   check_cable K A B         its subnet: a /127 on both ends, the same, each end reached from the other
 #   doctor_says NODE PATTERN  a finding of the doctor, asked there: "warning a mtu cable1: TEXT FIX COMMAND"; needs jq
 #   train HEAD NAME [OPTION...]   $iters steps in the background into $tmp/NAME, its log lines in $tmp/NAME.steps
@@ -110,6 +111,18 @@ enrol() {
     else
         on "$(name_of "$1")" join "$(on a invite)" >/dev/null || fail "$(name_of "$1") cannot join"
     fi
+}
+commit=0123456789abcdef0123456789abcdef01234567
+big=test/big@$commit
+make_cache() {
+    _cache=$tmp/home/hub/models--test--big
+    mkdir -p "$_cache/snapshots/$commit" "$_cache/refs" "$_cache/blobs" "$tmp/nothing"
+    printf %s $commit >"$_cache/refs/main"
+    for _file in "$1"/*; do
+        _blob=$(sha256sum <"$_file" | command cut -d ' ' -f 1)
+        cp "$_file" "$_cache/blobs/$_blob"
+        ln -s "../../blobs/$_blob" "$_cache/snapshots/$commit/$(basename "$_file")"
+    done
 }
 ring_again() {
     for _n in $(seq 1 "$1"); do

@@ -14,22 +14,14 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/netns/lib.sh
 . tests/netns/nodes.sh
 command -v python3 >/dev/null || skip "python3 is not installed"
-commit=0123456789abcdef0123456789abcdef01234567
-big=test/big@$commit
 block=$((4 << 20))
 
 # Eight layers of 6 MiB, so that each block of 4 MiB is of one or two of them, as a snapshot in a cache of Hugging Face.
 make_model() {
-    snapshot=$tmp/home/hub/models--test--big/snapshots/$commit
-    mkdir -p "$snapshot" "$tmp/home/hub/models--test--big/refs" "$tmp/home/hub/models--test--big/blobs" "$tmp/nothing" "$tmp/whole"
-    printf %s $commit >"$tmp/home/hub/models--test--big/refs/main"
+    mkdir "$tmp/whole"
     cp share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$tmp/whole/"
     python3 tests/lib/layers.py "$tmp/whole"
-    for file in "$tmp"/whole/*; do
-        blob=$(sha256sum <"$file" | command cut -d ' ' -f 1)
-        cp "$file" "$tmp/home/hub/models--test--big/blobs/$blob"
-        ln -s "../../blobs/$blob" "$snapshot/$(basename "$file")"
-    done
+    make_cache "$tmp/whole"
     layer=$((2 * (4 * 512 * 512 + 3 * 512 * 1408)))
 }
 start_nodes() {

@@ -15,24 +15,17 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/netns/lib.sh
 . tests/netns/nodes.sh
 command -v python3 >/dev/null || skip "python3 is not installed"
-commit=0123456789abcdef0123456789abcdef01234567
-big=test/big@$commit
 block=$((4 << 20))
 flight=4 # blocks that are asked of a source at once
-probe=40000000 # bytes at most that a cable carries when it is measured, as it is after both
+probe=40000000 # bytes at most that a cable carries when it is measured, as it is when it comes back
 layers=32
 
 make_model() {
-    snapshot=$tmp/home/hub/models--test--big/snapshots/$commit
-    mkdir -p "$snapshot" "$tmp/home/hub/models--test--big/refs" "$tmp/home/hub/models--test--big/blobs" "$tmp/nothing" "$tmp/whole"
-    printf %s $commit >"$tmp/home/hub/models--test--big/refs/main"
+    mkdir "$tmp/whole"
     cp share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$tmp/whole/"
     python3 tests/lib/layers.py "$tmp/whole" $layers
-    for file in "$tmp"/whole/*; do
-        blob=$(sha256sum <"$file" | command cut -d ' ' -f 1)
-        mv "$file" "$tmp/home/hub/models--test--big/blobs/$blob"
-        ln -s "../../blobs/$blob" "$snapshot/$(basename "$file")"
-    done
+    make_cache "$tmp/whole"
+    rm -r "$tmp/whole"
 }
 start_node() { # NODE
     HF_HOME=$tmp/nothing HF_HUB_OFFLINE=1
@@ -105,7 +98,7 @@ disturb() {
 }
 set -- fetch-a fetch-b fetch-c stage-b stage-c daemon-a daemon-b daemon-c cable1 cable2 disk-b disk-c
 
-# A cable that came anew is measured once it is idle: what crosses it then is not of the next job.
+# A cable that comes back is measured once it is idle: what crosses it then is not of the next job.
 await_measures() { # WHAT
     case $1 in
     cable1 | daemon-[ab]) await_all 'cable on cable1 to .* Mb/s out' 60 a b ;;

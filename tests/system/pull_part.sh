@@ -4,12 +4,7 @@
 # A node that has a part of a model, for its layers of a job, is asked for all of it: the rest comes from the hub.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-command -v python3 >/dev/null || skip "no python3, which makes the model"
-hub_from=$work/layers
-mkdir "$hub_from"
-cp share/tiny-llama/generation_config.json share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$hub_from/"
-python3 tests/lib/layers.py "$hub_from" || fail 'the model cannot be made'
-. "$(dirname "$0")/lib/hub.sh"
+. "$(dirname "$0")/lib/layers.sh"
 
 start_hub
 start_ring

@@ -5,12 +5,7 @@
 # breaks off and whatever process is killed. What is wrong has a reason.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-command -v python3 >/dev/null || skip "no python3, which makes the model"
-hub_from=$work/layers
-mkdir "$hub_from"
-cp share/tiny-llama/generation_config.json share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$hub_from/"
-python3 tests/lib/layers.py "$hub_from" || fail 'the model cannot be made'
-. "$(dirname "$0")/lib/hub.sh"
+. "$(dirname "$0")/lib/layers.sh"
 
 block=$((4 << 20))
 start_hub
@@ -22,14 +17,6 @@ generate() { # MODEL [OPTION...]
 }
 ids_of() { jq -c .ids "$1"; }
 disk_of() { echo $(($(stat -c %b "$work/n$1/models/$model/model.safetensors") * 512)); }
-forget_all() { # once they have heard that the job is over
-    for node in 1 2 3; do
-        deadline=$(($(milliseconds) + 10000))
-        until on "$node" models remove test/tiny >/dev/null 2>"$work/err"; do
-            [ "$(milliseconds)" -lt "$deadline" ] || fail "remove on n$node: $(cat "$work/err")"
-        done
-    done
-}
 # brings WHAT FROM MORE: the right tokens, and each byte of weights once, but for MORE, and for the block of the outline if it was here
 brings() {
     wait "$job" || fail "$1: $(cat "$work/err")"

@@ -317,7 +317,7 @@ static void add_run(json_t *runs, const char *file, uint32_t first, uint32_t end
         json_array_append_new(runs, json_pack("[s,I,I]", file, (json_int_t)first, (json_int_t)end));
 }
 
-/* A name that is not UTF-8 cannot be told, and no model has one. */
+/* JSON holds no name that is not UTF-8, and no model has such a file. */
 static void add_runs(int folder, const char *file, uint64_t bytes, json_t *runs)
 {
     const uint32_t n = (uint32_t)((bytes + HAVE_BLOCK - 1) / HAVE_BLOCK);

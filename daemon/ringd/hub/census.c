@@ -129,7 +129,7 @@ static void take(struct model_census *c, const uint8_t from[16], json_int_t numb
     }
 }
 
-void census_take_told(struct model_census *c, const uint8_t from[16], const json_t *body)
+void census_take_counted(struct model_census *c, const uint8_t from[16], const json_t *body)
 {
     take(c, from, json_integer_value(json_object_get(body, "round")), body);
 }

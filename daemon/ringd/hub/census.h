@@ -43,7 +43,7 @@ void census_forget(struct model_census *c, const void *owner);
 
 /* Messages, whose fields have been checked: "model-census" and "model-counted". */
 void census_take_ask(struct model_census *c, const uint8_t from[16], const json_t *body);
-void census_take_told(struct model_census *c, const uint8_t from[16], const json_t *body);
+void census_take_counted(struct model_census *c, const uint8_t from[16], const json_t *body);
 /* Nodes came or went: who is out of reach is not waited for. */
 void census_changed(struct model_census *c);
 

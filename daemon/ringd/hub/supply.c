@@ -473,7 +473,7 @@ void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *
 
 void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body)
 {
-    census_take_told(s->census, from, body);
+    census_take_counted(s->census, from, body);
 }
 
 int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size)

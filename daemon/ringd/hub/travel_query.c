@@ -162,8 +162,8 @@ static void query_free(struct travel_query *q)
     free(q);
 }
 
-/* A stage that cannot be told would wait for ever. */
-static void tell(struct spawn *stage, json_t *travel)
+/* A stage that gets no answer would wait for ever. */
+static void answer(struct spawn *stage, json_t *travel)
 {
     if (spawn_send(stage, json_pack("{s:s s:o*}", "do", "travel", "travel", travel)))
         spawn_kill(stage, "does not take messages");
@@ -175,7 +175,7 @@ static void on_counted(void *owner, const json_t *answers)
     struct spawn *stage = q->stage;
     json_t *travel = travel_show(q->all->members, q->event, answers);
     query_free(q);
-    tell(stage, travel);
+    answer(stage, travel);
 }
 
 /* The ranks, and after them all others that can be reached: one may have what no rank has. */
@@ -221,7 +221,7 @@ void travel_query_ask(struct travel_queries *t, struct spawn *stage, const json_
     json_t *models = json_pack("[O]", json_object_get(event, "model"));
     if (!n || census_ask(t->census, ids, n, models, true, on_counted, q)) {
         query_free(q);
-        tell(stage, NULL);
+        answer(stage, NULL);
     }
     json_decref(models);
 }

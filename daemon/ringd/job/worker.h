@@ -56,7 +56,7 @@ struct worker_setup { /* the pointers are borrowed */
      * NULL: this node has asked itself who has them. */
     void (*bring)(void *owner, const char *model, const json_t *blocks, const json_t *holders, bool parts);
     /* A stage that has planned asks what has to come to its nodes, and gets {"do":"travel"}; and is
-     * about to be freed (hub/travel_query.h). NULL: it is told that nothing has. */
+     * about to be freed (hub/travel_query.h). NULL: the answer is that nothing has. */
     void (*travel)(void *owner, struct spawn *stage, const json_t *event);
     void (*forget_travel)(void *owner, const struct spawn *stage);
     /* An event of rank 0's stage here, of a job that serves; false: it is for the job's head. NULL:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What test_carry.c and test_carry_part.c look at: a world for each test, and what nodes say. */
+ * What test_carry.c, test_carry_part.c and test_carry_hub.c look at: a world for each test, and
+ * what nodes say. */
 #ifndef TESTS_UNIT_CARRY_CHECKS_H
 #define TESTS_UNIT_CARRY_CHECKS_H
 
@@ -73,6 +74,15 @@ static inline void hear(struct carry_node *n, const char *kind)
 static inline void serve(struct carry_peer *peers, size_t n, struct carry_node *node, const char *kind)
 {
     json_decref(carry_peers_serve(peers, n, node, kind));
+}
+
+/* Its peers leave, then it ends; its folder is closed. */
+static inline void end_all(struct carry_peer *peers, size_t n, struct carry_node *node, int dir)
+{
+    for (size_t i = 0; i < n; i++)
+        carry_peer_close(&peers[i]);
+    carry_node_stop(node);
+    close(dir);
 }
 
 /* That lane is lost with this sentence. */

@@ -71,10 +71,7 @@ static void two_sources_share_the_blocks(void **state)
         assert_int_equal(from[0].asked[b] + from[1].asked[b], 1);
     assert_true(from[0].wanted > 0 && from[1].wanted > 0);
     assert_is_whole(w, dir);
-    carry_peer_close(&from[0]);
-    carry_peer_close(&from[1]);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 static void what_is_there_survives_a_kill(void **state)
@@ -98,9 +95,7 @@ static void what_is_there_survives_a_kill(void **state)
     serve(&from, 1, &n, "ready");
     assert_int_equal(from.wanted, BLOCKS - BEFORE);
     assert_is_whole(w, dir);
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 /* --- it does not ------------------------------------------------------------------------------ */
@@ -119,10 +114,7 @@ static void a_wrong_block_costs_its_source_the_lane(void **state)
     serve(&from[1], 1, &n, "ready");
     assert_int_equal(from[1].asked[2], 1);
     assert_is_whole(w, dir);
-    carry_peer_close(&from[0]);
-    carry_peer_close(&from[1]);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 static void a_silent_source_is_left(void **state)
@@ -138,10 +130,7 @@ static void a_silent_source_is_left(void **state)
     carry_peer_open(&from[1], w, &n, true);
     serve(&from[1], 1, &n, "ready");
     assert_int_equal(from[1].wanted, BLOCKS - 2);
-    carry_peer_close(&from[0]);
-    carry_peer_close(&from[1]);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 static void without_a_source_it_fails(void **state)
@@ -169,9 +158,7 @@ static void a_full_folder_refuses(void **state)
     carry_node_say_room(&n, "no room for it");
     assert_failed(&n, -ENOSPC, "no room for it");
     assert_int_equal(from.wanted, 0);
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 static void other_content_is_never_mixed(void **state)
@@ -189,9 +176,7 @@ static void other_content_is_never_mixed(void **state)
     carry_node_start(&n, dir, other, PATIENT, 0); /* the source has another one */
     carry_peer_open(&from, w, &n, true);
     assert_lost(carry_peers_serve(&from, 1, &n, "lost"), from.path, true, "another list");
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 /* --- takers ----------------------------------------------------------------------------------- */
@@ -312,9 +297,7 @@ static void what_a_pull_has_left_is_used(void **state)
     serve(&from, 1, &n, "ready");
     assert_int_equal(from.wanted, BLOCKS - 3);
     assert_is_whole(w, dir);
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 static void a_pull_uses_what_was_carried(void **state)

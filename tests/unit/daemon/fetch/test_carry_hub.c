@@ -32,10 +32,10 @@ static void the_hub_is_asked_for_what_no_node_has(void **state)
     carry_peer_open_hub(&from[1], w, &n);
     has_only(&from[0], 2, 9); /* more than are asked of a node at once, and it takes its time */
     from[0].give = 0;
-    json_decref(carry_peers_serve(from, 2, &n, "room"));
+    serve(from, 2, &n, "room");
     carry_node_say_room(&n, NULL);
     while (from[1].wanted < OUTLINE)
-        json_decref(carry_peers_serve(from, 2, &n, "progress"));
+        serve(from, 2, &n, "progress");
     from[0].give = UINT32_MAX;
     serve(from, 2, &n, "ready");
     asked_once(&from[0], 2, 9);
@@ -43,10 +43,7 @@ static void the_hub_is_asked_for_what_no_node_has(void **state)
         assert_int_equal(from[1].asked[1 + b], b < 2 || b >= 9);
     assert_true(from[1].runs <= 4); /* config.json, the head in two steps, and all of the rest at once */
     assert_is_whole(w, dir);
-    for (int i = 0; i < 2; i++)
-        carry_peer_close(&from[i]);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 /* As the hub is asked for a file whose bytes nobody knows yet: afterwards this node does. */
@@ -75,9 +72,7 @@ static void a_list_is_made_of_what_comes(void **state)
     record = models_record_read(dir, CARRY_MODEL);
     assert_string_equal(json_string_value(json_object_get(record, "list")), list);
     json_decref(record);
-    carry_peer_close(&hub);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&hub, 1, &n, dir);
 }
 
 static void a_changed_block_of_the_hub_is_found(void **state)
@@ -122,9 +117,7 @@ static void a_wrong_file_is_thrown_away(void **state)
     serve(&hub, 1, &n, "ready");
     asked_once(&hub, 0, CARRY_WORLD_BLOCKS);
     assert_is_whole(w, dir);
-    carry_peer_close(&hub);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&hub, 1, &n, dir);
 }
 
 static void what_a_source_says_of_a_block_is_held_against_it(void **state)
@@ -138,9 +131,7 @@ static void what_a_source_says_of_a_block_is_held_against_it(void **state)
     carry_peer_open(&from, w, &n, true);
     from.said = 4;
     assert_lost(carry_peers_serve(&from, 1, &n, "lost"), from.path, true, "has another hash");
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 static void a_run_that_breaks_off_is_gone_on_with(void **state)
@@ -152,8 +143,7 @@ static void a_run_that_breaks_off_is_gone_on_with(void **state)
     carry_node_start(&n, dir, w->content, PATIENT, 0);
     carry_peer_open_hub(&hub, w, &n);
     hub.give = 6; /* config.json and five blocks of the weights */
-    json_t *event = carry_peers_serve(&hub, 1, &n, "room");
-    json_decref(event);
+    serve(&hub, 1, &n, "room");
     carry_node_say_room(&n, NULL);
     carry_peer_serve_wants(&hub, BLOCKS);
     carry_peer_close(&hub);
@@ -162,9 +152,7 @@ static void a_run_that_breaks_off_is_gone_on_with(void **state)
     serve(&hub, 1, &n, "ready");
     asked_once(&hub, 5, CARRY_WORLD_BLOCKS);
     assert_is_whole(w, dir);
-    carry_peer_close(&hub);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&hub, 1, &n, dir);
 }
 
 /* What a node of a lower rank asks the hub for comes from that node; the hub is asked once there is
@@ -179,21 +167,17 @@ static void what_is_shared_is_waited_for(void **state)
     carry_peer_open(&from[0], w, &n, true);
     carry_peer_open_hub(&from[1], w, &n);
     has_only(&from[0], 0, 0);
-    json_t *event = carry_peers_serve(from, 2, &n, "room");
-    json_decref(event);
+    serve(from, 2, &n, "room");
     carry_node_say_room(&n, NULL);
     while (from[1].wanted < OUTLINE + 3)
-        json_decref(carry_peers_serve(from, 2, &n, "progress"));
+        serve(from, 2, &n, "progress");
     assert_int_equal(from[1].asked[1 + 3], 0);
     has_only(&from[0], 3, 4); /* it says so again, as a node does that has more */
     carry_peer_say(&from[0], CARRY_HAVE, 0, BLOCKS, from[0].has, (BLOCKS + 7) / 8);
     serve(from, 2, &n, "ready");
     asked_once(&from[0], 3, 4);
     assert_int_equal(from[1].asked[1 + 3], 0);
-    carry_node_stop(&n);
-    for (int i = 0; i < 2; i++)
-        carry_peer_close(&from[i]);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 static void what_is_shared_comes_from_the_hub_without_that_node(void **state)
@@ -206,18 +190,16 @@ static void what_is_shared_comes_from_the_hub_without_that_node(void **state)
     carry_peer_open(&from[0], w, &n, true);
     carry_peer_open_hub(&from[1], w, &n);
     has_only(&from[0], 0, 0);
-    json_decref(carry_peers_serve(from, 2, &n, "room"));
+    serve(from, 2, &n, "room");
     carry_node_say_room(&n, NULL);
     while (from[1].wanted < OUTLINE)
-        json_decref(carry_peers_serve(from, 2, &n, "progress"));
+        serve(from, 2, &n, "progress");
     assert_int_equal(from[1].asked[1 + 3], 0);
     carry_peer_close(&from[0]);
     serve(&from[1], 1, &n, "ready");
     for (uint32_t b = 3; b < 6; b++)
         assert_int_equal(from[1].asked[1 + b], 1);
-    carry_node_stop(&n);
-    carry_peer_close(&from[1]);
-    close(dir);
+    end_all(&from[1], 1, &n, dir);
 }
 
 int main(void)

@@ -58,9 +58,7 @@ static void only_what_is_wanted_is_taken(void **state)
     serve(&from, 1, &n, "ready");
     assert_int_equal(from.wanted, BLOCKS - OUTLINE - 2);
     assert_is_whole(w, dir);
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 static void a_block_is_asked_of_who_has_it(void **state)
@@ -80,10 +78,7 @@ static void a_block_is_asked_of_who_has_it(void **state)
     for (uint32_t b = 0; b < 8; b++)
         assert_int_equal(from[b % 2].asked[b], 1);
     assert_is_whole(w, dir);
-    carry_peer_close(&from[0]);
-    carry_peer_close(&from[1]);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(from, 2, &n, dir);
 }
 
 static void what_nobody_has_is_not_waited_for(void **state)
@@ -100,9 +95,7 @@ static void what_nobody_has_is_not_waited_for(void **state)
     carry_node_say_room(&n, NULL);
     carry_peer_serve_wants(&from, BLOCKS - 1);
     assert_failed_meanwhile(&from, &n, -EHOSTUNREACH, "has what is missing");
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 /* A model that is here in part gives what it has, and is made whole by a pull. */
@@ -152,9 +145,7 @@ static void a_changed_block_of_a_part_is_found(void **state)
     assert_int_equal(verify_model(dir, CARRY_MODEL, no_progress, NULL, &err), -EBADMSG);
     assert_non_null(strstr(err.text, "block 8 of model.safetensors"));
     close(fd);
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 static void a_wish_for_blocks_that_it_has_not_is_refused(void **state)
@@ -166,9 +157,7 @@ static void a_wish_for_blocks_that_it_has_not_is_refused(void **state)
     carry_node_start_for(&n, dir, w->content, 5, CARRY_WORLD_BLOCKS + 1);
     carry_peer_open(&from, w, &n, true);
     assert_failed_meanwhile(&from, &n, -EBADMSG, "has no blocks 5 to 11 of a file model.safetensors");
-    carry_peer_close(&from);
-    carry_node_stop(&n);
-    close(dir);
+    end_all(&from, 1, &n, dir);
 }
 
 int main(void)

@@ -134,7 +134,7 @@ static void answers(unsigned node, json_int_t round, const char *text)
     json_t *body = json_loads(text, 0, NULL);
     assert_non_null(body);
     json_object_set_new(body, "round", json_integer(round));
-    census_take_told(census, id, body);
+    census_take_counted(census, id, body);
     json_decref(body);
     event_base_loop(base, EVLOOP_NONBLOCK);
 }
