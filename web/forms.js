@@ -7,7 +7,7 @@ import { changed, detail, say, servingJobs, state } from './live.js';
 import { stages } from './job.js';
 import { figure, isOver } from './jobs.js';
 import { travelOf } from './models.js';
-import { number, percent, plural, span } from './words.js';
+import { bytes, number, percent, plural, span } from './words.js';
 
 const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 
@@ -91,7 +91,7 @@ function specOf(form, table) {
 /** The models this node knows stand in a list; a path is typed only for another one. */
 async function nameModels(input, list) {
     const [paths, store] = await Promise.all(['v1/model-paths', 'v1/store'].map(path => get(path).catch(() => null)));
-    const models = [...paths?.models || [], ...(store?.models || []).filter(m => m.named).map(m => ({ name: m.model.split('@')[0], path: m.model }))];
+    const models = [...paths?.models || [], ...(store?.models || []).filter(m => m.named && !m.adapter).map(m => ({ name: m.model.split('@')[0], path: m.model }))];
     if (!models.length)
         return;
     const place = path => path.startsWith('/') ? path.slice(0, path.lastIndexOf('/')) || '/' : `commit ${path.split('@')[1].slice(0, 10)}`;
@@ -214,6 +214,10 @@ async function showPlan(form, type) {
     buttons.forEach(b => b.disabled = false);
 }
 
+/** The best plans that a search for replicas and nodes has found, and why. */
+const choices = forecast => (forecast?.choices || []).map((c, i) => h('p', { class: 'hint' },
+    `${c.parallel} on ${c.nodes.join(', ')}, ${c.schedule}: ${span(c.seconds)} a step, at most ${bytes(Math.max(...c.bytes))} on a node. ${i ? 'Slower' : 'Chosen'}: ${c.why}.`));
+
 /** What a step of training would take, or a token, if the nodes timed it. */
 function predicted({ forecast, speed }) {
     if (forecast)
@@ -229,7 +233,7 @@ function predicted({ forecast, speed }) {
 function planOf({ steps, plan, lines }) {
     return h('div', { class: 'plan' }, h('h2', null, `The plan: ${steps ? `${plural(steps, 'step')} on ` : ''}${plural(plan.nodes.length, 'node')}`),
         h('p', { class: 'hint' }, `${plan.schedule ? `Schedule ${plan.schedule}, ` : ''}${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
-        predicted(plan), travelOf(plan), stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
+        predicted(plan), choices(plan.forecast), travelOf(plan), stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
 }
 
 /* --- generating --- */

@@ -4,7 +4,8 @@
 import { h, svg } from './dom.js';
 import { number, percent, span } from './words.js';
 
-const names = { F: 'forward', B: 'backward', I: 'backward of the input', W: 'backward of the weights', R: 'forward again', norm: 'norm', update: 'update', loss: 'loss' };
+const names = { F: 'forward', B: 'backward', I: 'backward of the input', W: 'backward of the weights', R: 'forward again', norm: 'norm', update: 'update', loss: 'loss',
+    rows: 'rows for a replica', losses: 'losses of a replica', scale: 'clip factor for a replica', give: 'gradients to another replica', take: 'gradients from another replica' };
 const LEFT = 64, ROW = 20, PLAN = 11, GAP = 16, TOP = 8;
 
 /** The stages a rank has, from the lowest on; −1, of a task without a plan, is none. */

@@ -2,6 +2,7 @@
 // The page of one job.
 
 import { Chart, smoothed } from './charts.js';
+import { columnsOf, extraCurves } from './curves.js';
 import { h, show } from './dom.js';
 import { gantt } from './gantt.js';
 import { eta, figure, isOver, modelName, pace, pauseButton, progress, stateMark, tone, trouble } from './jobs.js';
@@ -10,22 +11,28 @@ import { layersText } from './ring.js';
 import { loadFigures } from './serving.js';
 import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
 
-let shown = '', charts = null, drawnSteps = -1, drawnAt = 0;
+const extraColors = ['--curve', '--curve-2', '--curve-3', '--curve-4', '--live', '--warn', '--bad', '--text'];
+let shown = '', charts = null, extras = [], extraNames = '', drawnSteps = -1, drawnAt = 0;
 const view = { smooth: 0.6, log: false };
 
 /* --- charts --- */
 
+let busy = false;
+function onZoom(from, range) {
+    if (busy)
+        return;
+    busy = true;
+    for (const c of allCharts())
+        if (c !== from)
+            c.zoom(range);
+    busy = false;
+}
+
+function allCharts() {
+    return [...Object.values(charts || {}), ...extras.map(extra => extra.chart)];
+}
+
 function makeCharts() {
-    let busy = false;
-    const onZoom = (from, range) => {
-        if (busy)
-            return;
-        busy = true;
-        for (const c of Object.values(charts))
-            if (c !== from)
-                c.zoom(range);
-        busy = false;
-    };
     const one = (title, color, more) => new Chart(title, [{ name: title, color }], { onZoom, ...more });
     charts = {
         loss: new Chart('Loss', [{ name: 'each step', color: '--curve-pale', words: '--faint', width: 1 }, { name: 'smoothed', color: '--curve', width: 2 },
@@ -34,10 +41,29 @@ function makeCharts() {
     };
 }
 
+/** What else the shown adapter says has charts once it says it; what is evaluated of all is under no name. */
+function rowsOf(d) {
+    return { steps: d.steps, valid: d.valid.filter(v => v.adapter === d.adapter) };
+}
+
+function makeExtras(d) {
+    const wanted = extraCurves(rowsOf(d)), names = JSON.stringify(wanted);
+    if (names === extraNames)
+        return;
+    for (const extra of extras)
+        extra.chart.free();
+    extraNames = names;
+    extras = wanted.map(({ title, curves }) => ({ curves, chart: new Chart(title,
+        curves.map(({ name, of }, i) => ({ name, color: extraColors[i % extraColors.length], points: of === 'valid' })), { onZoom, id: names }) }));
+    drawnSteps = -1;
+}
+
 function freeCharts() {
-    for (const c of Object.values(charts || {}))
+    for (const c of allCharts())
         c.free();
     charts = null;
+    extras = [];
+    extraNames = '';
     drawnSteps = -1;
 }
 
@@ -57,6 +83,9 @@ function updateCharts(d, force) {
     charts.lr.update(steps, [column('lr')]);
     charts.norm.update(steps, [column('grad_norm')]);
     charts.speed.update(steps, [column('tokens_per_second')]);
+    const own = rowsOf(d);
+    for (const { curves, chart } of extras)
+        chart.update(...columnsOf(curves, curve => own[curve.of]));
 }
 
 export function setView(change) {
@@ -66,12 +95,12 @@ export function setView(change) {
 }
 
 export function resetZoom() {
-    for (const c of Object.values(charts || {}))
+    for (const c of allCharts())
         c.zoom(null);
 }
 
 export function recolor() {
-    for (const c of Object.values(charts || {}))
+    for (const c of allCharts())
         c.recolor();
 }
 
@@ -88,12 +117,13 @@ function taken(job) {
 
 /** Of a job that goes from step to step. */
 function counted(job, d) {
-    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter), ran = ranFor(job);
+    const last = d.steps[d.steps.length - 1], right = last?.acc ?? last?.exact_match, left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter), ran = ranFor(job);
     return [progress(job), h('dl', { class: 'figures' },
         figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
         isOver(job) ? taken(job) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
         d.adapters.size ? [...d.adapters].map(([name, step]) => figure(`Loss, ${name}`, number(step.loss)))
             : Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
+        Number.isFinite(right) && figure('Right', percent(right)),
         valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
         last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),
         each !== null && figure('Step time', span(each)),
@@ -121,13 +151,30 @@ function curves(d) {
             h('label', null, h('input', { id: 'log', type: 'checkbox', checked: view.log }), ' Log scale'),
             h('button', { type: 'button', 'data-do': 'unzoom', class: 'quiet' }, 'Whole run'))),
         d.steps.length ? null : h('p', { class: 'empty' }, 'The first step has not ended yet.'),
-        h('div', { class: `charts ${d.steps.length ? '' : 'none'}` }, charts && Object.values(charts).map(c => c.element)),
+        h('div', { class: `charts ${d.steps.length ? '' : 'none'}` }, allCharts().map(c => c.element)),
         h('p', { class: 'hint' }, 'Drag across a chart to zoom into those steps; double click shows the whole run again.'));
 }
 
 function lastStep(d, width) {
     return h('div', { class: 'panel', 'data-key': 'gantt' }, h('h2', null, 'The last step'),
         d.timeline ? gantt(d.timeline, width) : h('p', { class: 'empty' }, d.steps.length ? 'No node has sent the timeline of a step yet.' : 'After the first step it is drawn here: planned over actual.'));
+}
+
+/** Of a plan with several replicas of the pipeline, which one a rank is of. */
+function replicaText(plan, rank) {
+    const replicas = plan.shares?.length;
+    if (!replicas)
+        return '';
+    if (!plan.other_places?.length)
+        return `, replica ${Math.floor(rank * replicas / plan.nodes.length)}`;
+    const stages = plan.places.length;
+    for (let d = 0, first = 0; d < replicas; d++) {
+        const places = d ? plan.other_places.slice((d - 1) * stages, d * stages) : plan.places;
+        first += Math.max(...places) + 1;
+        if (rank < first)
+            return `, replica ${d}`;
+    }
+    return '';
 }
 
 /** Who holds what, beside what its machine has; of a job also what its stage's process took. */
@@ -137,7 +184,7 @@ export function stages(plan, measured, over) {
         const wanted = plan.bytes[rank] / total, stage = measured?.[rank];
         const told = stage ? `${bytes(over ? stage.peak : stage.rss)} ${over ? 'at most' : 'measured'}, ` : '';
         return h('li', { 'data-key': name }, h('div', { class: 'row spread' }, h('span', null, h('i', { class: `key s${rank % 8}` }), h('b', null, name), ' ',
-            h('span', { class: 'faint' }, `rank ${rank}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
+            h('span', { class: 'faint' }, `rank ${rank}${replicaText(plan, rank)}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
         h('span', { class: 'n' }, `${told}${bytes(plan.bytes[rank])} planned`)),
         h('div', { class: 'memory', role: 'img', 'aria-label': `${name}: ${told}${bytes(plan.bytes[rank])} planned, the machine has ${bytes(total)}${Number.isFinite(used) ? `, ${bytes(used)} in use` : ''}` },
             Number.isFinite(used) && h('i', { class: 'used', css: { width: `${(100 * used / total).toFixed(2)}%` } }),
@@ -205,15 +252,18 @@ export function drawJob(section, id) {
             d.error && h('p', null, h('a', { href: '#/', class: 'button' }, 'All jobs'))));
         return;
     }
-    const trains = job.type === 'train' || d.steps.length > 1;
+    const trains = job.type === 'train' || d.steps.filter(step => Number.isFinite(step.loss)).length > 1; // other steps have no curves
+    const isPlain = job.serves || job.type === 'eval'; // without curves there is room
     if (trains && !charts)
         makeCharts();
+    if (trains)
+        makeExtras(d);
     const lines = section.querySelector('#lines'), follows = !lines || lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
     const width = Math.max(300, section.clientWidth - 36), ganttWidth = section.clientWidth > 1060 ? Math.floor(width * 0.66) - 20 : width;
     show(section, head(job, d), writing(job, d),
         h('div', { class: 'columns' },
-            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d), job.serves && [memory(job), log(d)]),
-            h('div', { class: 'side' }, !job.serves && memory(job), result(job), !job.serves && log(d), spec(job))));
+            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d), isPlain && [memory(job), log(d)]),
+            h('div', { class: 'side' }, !isPlain && memory(job), result(job), !isPlain && log(d), spec(job))));
     if (trains)
         updateCharts(d, false);
     const tail = section.querySelector('#lines');

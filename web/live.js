@@ -294,6 +294,10 @@ const handlers = {
         if (!known || !['waiting', 'pulling', 'verifying'].includes(data.state))
             storeChanged();
     },
+    push({ state: word }) { // others hold it now
+        if (word !== 'pushing')
+            storeChanged();
+    },
     job(job) {
         const id = job.name, before = state.jobs?.get(id);
         state.jobs?.set(id, job);

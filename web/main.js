@@ -11,6 +11,7 @@ import { drawHistory, leaveHistory, recolorHistory, setNode, setRange } from './
 import { changed, jobPath, onChange, running, say, start, state, storeChanged } from './live.js';
 import { drawModels, leaveModels } from './models.js';
 import { cableTable, drawRing } from './ring.js';
+import { chooseRun, drawRuns, leaveRuns, recolorRuns } from './runs.js';
 import { servingPanel } from './serving.js';
 import { age } from './words.js';
 
@@ -79,7 +80,7 @@ function aloneWords() {
 /* --- which page --- */
 
 function draw() {
-    const route = location.hash.slice(2).split('/'), name = ['job', 'chat', 'new', 'generate', 'models', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
+    const route = location.hash.slice(2).split('/'), name = ['job', 'chat', 'new', 'generate', 'models', 'runs', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
     drawTop();
     for (const section of by('main').querySelectorAll('section'))
         section.hidden = section.id !== name;
@@ -93,6 +94,10 @@ function draw() {
         drawHistory(by('history'));
     else
         leaveHistory(by('history'));
+    if (name === 'runs')
+        drawRuns(by('runs'));
+    else
+        leaveRuns(by('runs'));
     if (name === 'models')
         drawModels(by('models'));
     else
@@ -155,6 +160,8 @@ document.addEventListener('input', event => {
         setView({ smooth: Number(event.target.value) });
     if (event.target.id === 'range')
         setRange(event.target.value);
+    if (event.target.dataset.run)
+        chooseRun(event.target.dataset.run, event.target.checked);
     if (event.target.id === 'history-node')
         setNode(event.target.value);
     if (event.target.id === 'log')
@@ -188,6 +195,7 @@ function setTheme(theme) {
     localStorage.setItem('ringd-theme', theme);
     recolor();
     recolorHistory();
+    recolorRuns();
 }
 
 by('theme').addEventListener('click', () =>
@@ -195,6 +203,7 @@ by('theme').addEventListener('click', () =>
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
     recolor();
     recolorHistory();
+    recolorRuns();
 });
 setTheme(localStorage.getItem('ringd-theme') || 'auto');
 

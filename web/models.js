@@ -26,9 +26,9 @@ function coming(name, { state: word, done, total, rate, seconds_left: left }) {
         h('button', { type: 'button', class: 'quiet', 'data-do': 'stop-model', 'data-id': name }, 'Stop'))];
 }
 
-function sizeOf({ whole, pull, in_place: place, here, bytes: all, on_disk: disk }) {
+function sizeOf({ whole, pull, added, in_place: place, here, bytes: all, on_disk: disk }) {
     const size = !(all > 0) ? bytes(disk) : whole || isComing(pull) ? bytes(all) : `${bytes(here)} of ${bytes(all)} here, ${percent(here / all)}`;
-    return place ? `${size}, in Hugging Face's cache` : size;
+    return place ? `${size}, in ${added ? place : "Hugging Face's cache"}` : size;
 }
 
 function holder({ node, same, whole, here, bytes: all }) {
@@ -37,7 +37,7 @@ function holder({ node, same, whole, here, bytes: all }) {
 
 function model(m) {
     const [name, commit] = m.model.split('@'), lacks = !m.whole && !isComing(m.pull) && m.bytes > 0;
-    return h('li', { 'data-key': m.model }, h('div', { class: 'row spread' }, h('h2', null, name, ' ', stateOf(m)),
+    return h('li', { 'data-key': m.model }, h('div', { class: 'row spread' }, h('h2', null, name, ' ', stateOf(m), m.adapter && [' ', h('span', { class: 'pill' }, 'adapter')]),
         m.named && h('button', { type: 'button', class: 'quiet', 'data-do': m.pinned ? 'unpin-model' : 'pin-model', 'data-id': m.model }, m.pinned ? 'Unpin' : 'Pin')),
     h('p', { class: 'hint' }, commit && `Commit ${commit.slice(0, 10)} · `, h('span', { class: 'n' }, sizeOf(m)),
         m.jobs.length > 0 && [' · used by job ', m.jobs.map((job, i) => [i > 0 && ', ', h('a', { href: `#/job/${encodeURIComponent(job)}` }, job)])]),
@@ -68,9 +68,10 @@ export function leaveModels() {
 export function travelOf({ travel }) {
     if (!travel)
         return null;
-    const { bytes: all, hub, ranks, seconds, mbps: rate } = travel, lacking = ranks.filter(r => r.lacks === undefined || r.lacks > 0);
+    const { bytes: all, hub, ranks, seconds, mbps: rate, spared } = travel, lacking = ranks.filter(r => r.lacks === undefined || r.lacks > 0);
     const time = hub >= all ? '' : Number.isFinite(seconds) ? `${hub ? ', and the rest takes' : ':'} ${span(seconds)} at ${mbps(rate)}` : ', at a rate that is not known';
     return h('div', { class: 'travel' }, all > 0 && h('p', null, h('b', null, `${bytes(all)} must travel first`), hub >= all ? ', all of it from the hub' : hub ? `, ${bytes(hub)} of it from the hub` : '', time),
+        spared > 0 && h('p', { class: 'hint' }, `Of splits that are within 2 % of the fastest, this one spares ${bytes(spared)} of travel.`),
         h('ul', { class: 'hint' }, lacking.map(({ node, share, lacks, from, hub: own, why }) => h('li', { 'data-key': node }, why ? `What ${node} lacks of ${bytes(share)} is not known: it ${why}.` :
             `${node} lacks ${bytes(lacks)} of ${bytes(share)}: from ${[...from.map(f => f.node), ...own ? ['the hub'] : []].join(' and ')}`))));
 }

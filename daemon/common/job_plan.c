@@ -7,13 +7,22 @@
 #include <string.h>
 
 #include "engine/file/weights.h"
-#include "engine/pipe/sched.h"
+#include "engine/num/sum_tree.h"
 #include "engine/pipe/split.h"
 
 const struct field_choice job_computes[] = {
     {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
 
 const struct field_choice job_kv_types[] = {{"f32", KV_F32}, {"bf16", KV_BF16}, {"int8", KV_INT8}, {NULL, 0}};
+
+const struct field_choice job_losses[] = {
+    {"nll", LOSS_NLL}, {"dpo", LOSS_DPO}, {"orpo", LOSS_ORPO}, {NULL, 0}};
+
+const struct field_choice job_lora_inits[] = {{"uniform", LORA_INIT_UNIFORM},
+                                              {"gaussian", LORA_INIT_GAUSSIAN},
+                                              {"orthogonal", LORA_INIT_ORTHOGONAL},
+                                              {"pissa", LORA_INIT_PISSA},
+                                              {NULL, 0}};
 
 /* Every field is required: all nodes run the same ringd. */
 #define ROW_OF(use, name, type, ...)                                                                         \
@@ -44,8 +53,14 @@ static const struct field tune_rows[] = {
     ROW("dropout", FIELD_NUMBER, OF_TUNE(dropout), .min = 0, .max = 1,
         .doc = "share of inputs that training drops"),
     ROW("rslora", FIELD_FLAG, OF_TUNE(rslora), .doc = "scaled by alpha / √rank, not alpha / rank"),
+    ROW("init", FIELD_CHOICE, OF_TUNE(init), .choices = job_lora_inits, .doc = "what the factors begin with"),
     ROW("plus_ratio", FIELD_NUMBER, OF_TUNE(plus_ratio), .min = 0, .max = DBL_MAX,
         .doc = "how much faster B learns than A; 0 counts as 1"),
+    ROW("dora", FIELD_FLAG, OF_TUNE(dora), .doc = "with a magnitude for each output"),
+    ROW("fixed", FIELD_WHOLE, OF_TUNE(fixed), .min = 0, .max = 65536,
+        .doc = "so many of the last of the rank are never updated"),
+    ROW("layer_decay", FIELD_NUMBER, OF_TUNE(layer_decay), .min = 0, .max = 1,
+        .doc = "how much slower a layer learns than the one above it; 0 counts as 1"),
     ROW("targets", FIELD_LIST, BY_HAND, .items = "string", .doc = "names of linears, 16 at most"),
     ROW("first_layer", FIELD_WHOLE, OF_TUNE(first_layer), .min = 0, .max = FIELD_ANY,
         .doc = "the first that has LoRA"),
@@ -70,7 +85,22 @@ static const struct field plan_fields[] = {
     ROW("first", NUMBERS(first, FIELD_ANY, stages, 1),
         .doc = "stages + 1 numbers: stage s has layers `first[s]` … `first[s+1]` − 1"),
     ROW("places", NUMBERS(place, JOB_MAX_RANKS - 1, stages, 0),
-        .doc = "rank of each stage; every rank has a stage, and stage 0 is on rank 0"),
+        .doc = "rank of each stage; every rank has a stage, and stage 0 is on rank 0. Of several replicas: "
+               "place in its pipeline"),
+    ROW("other_places", NUMBERS(others, JOB_MAX_RANKS - 1, nothers, 0),
+        .doc = "of several replicas with unlike numbers of ranks: the same of each behind the first, one "
+               "after the other; else empty"),
+    ROW("shares", NUMBERS(share, SUM_TREE_LEAVES, replicas, 0),
+        .doc = "of several replicas: how many of the groups each has; else empty"),
+    ROW("slices", FIELD_WHOLE, AT(slices), .min = 0, .max = SLICE_MOST,
+        .doc = "how many ranks share the layers of each stage, as replicas of the pipeline "
+               "do that each compute a part of every product; 0: each stage has one rank"),
+    ROW("groups", FIELD_WHOLE, AT(groups), .min = 0, .max = SUM_TREE_LEAVES,
+        .doc = "in how many groups of microbatches gradients are added up; 0 counts as 1"),
+    ROW("parts", NUMBERS(parts, PLAN_MAX_PARTS, stages, 0),
+        .doc = "by stage: in how many parts its gradients go between replicas"),
+    ROW("divided", FIELD_FLAG, AT(divided),
+        .doc = "each replica has the moments of a slice of the weights, and updates that slice"),
     ROW("schedule", FIELD_FIXED, AT(schedule), .doc = "name of the schedule; `own` for a custom one"),
     ROW("order", FIELD_OWNED, AT(order), .max = JOB_ORDER_MAX,
         .doc = "the tasks of the user's schedule (docs/SCHEDULES.md); else empty"),
@@ -78,6 +108,8 @@ static const struct field plan_fields[] = {
         .doc = "of a training step"),
     ROW("tune", FIELD_OBJECT, BY_HAND, .of = tune_rows, .doc = "the adapter or the weights to train"),
     ROW("training", FIELD_FLAG, AT(training), .doc = "there are backwards"),
+    ROW("loss", FIELD_CHOICE, AT(loss), .choices = job_losses,
+        .doc = "what training makes small; of dpo and orpo each two sequences of a microbatch are a pair"),
     ROW("copies", FIELD_FLAG, AT(copies), .doc = "after a step ranks keep what is trained in memory, twice"),
     SENT("submitted", FIELD_WHOLE, AT(submitted), .min = 0, .max = FIELD_ANY,
          .doc = "when the job was, in seconds since 1970: copies on disks are of that job"),
@@ -86,6 +118,12 @@ static const struct field plan_fields[] = {
     ROW("kv", FIELD_FLAG, AT(kv), .doc = "whether tasks keep keys and values for the next"),
     ROW("kv_blocks", FIELD_WHOLE, AT(kv_blocks), .min = 0, .max = UINT32_MAX - 1,
         .doc = "of 16 positions each, which the sequences of a job that serves share; else 0"),
+    ROW("rings", FIELD_FLAG, AT(rings),
+        .doc = "layers with a window keep that of each sequence, and have none of these blocks"),
+    ROW("kept_states", FIELD_WHOLE, AT(kept_states), .min = 0, .max = JOB_SERVED_MAX,
+        .doc = "of layers with a state: so many of texts that others may begin with"),
+    ROW("guesses", FIELD_WHOLE, AT(guesses), .min = 0, .max = JOB_DRAFT_MAX,
+        .doc = "positions that the state of a sequence can go back, at most"),
     ROW("kv_type", FIELD_CHOICE, AT(kv_type), .choices = job_kv_types,
         .doc = "number type of keys and values in them"),
     ROW("by_layer", FIELD_FLAG, AT(by_layer), .doc = "layers keep only their inputs"),
@@ -203,19 +241,59 @@ json_t *job_plan_show(const struct job_plan *p)
     return encode_for(p, JOB_PLAN_SHOWN);
 }
 
-/* Every rank has a stage, and the first stage is the head's. */
-static bool check_places(const struct job_plan *p)
+/* Every place has a stage, and the first stage is at the first. */
+static bool check_places_at(const uint32_t *place, size_t stages, size_t places)
 {
     bool used[JOB_MAX_RANKS] = {false};
-    for (size_t s = 0; s < p->stages; s++) {
-        if (p->place[s] >= p->ranks)
+    for (size_t s = 0; s < stages; s++) {
+        if (place[s] >= places)
             return false;
-        used[p->place[s]] = true;
+        used[place[s]] = true;
     }
-    for (size_t r = 0; r < p->ranks; r++)
+    for (size_t r = 0; r < places; r++)
         if (!used[r])
             return false;
-    return p->place[0] == 0;
+    return place[0] == 0;
+}
+
+/* Of replicas with unlike numbers of ranks each rank has a run of stages. */
+static bool check_run(const uint32_t *place, size_t stages)
+{
+    size_t s = 1;
+    while (s < stages && place[s] >= place[s - 1])
+        s++;
+    return s == stages;
+}
+
+static bool check_places(const struct job_plan *p)
+{
+    const struct plan_shape shape = job_plan_shape(p);
+    bool is_good = !p->nothers || (p->replicas > 1 && p->nothers == (p->replicas - 1) * p->stages &&
+                                   shape.first[p->replicas] == p->ranks);
+    for (size_t d = 0; d < shape.replicas && is_good; d++)
+        is_good = check_places_at(shape.place[d], p->stages, plan_shape_places(&shape, d)) &&
+                  (!p->nothers || check_run(shape.place[d], p->stages));
+    return is_good;
+}
+
+/* Moments that are divided are those of one set of weights, and no rank could copy a whole unit of
+ * them. */
+static bool check_divided(const struct job_plan *p)
+{
+    return !p->divided || (p->replicas && p->tune.kind == TUNE_FULL && !p->nmore && !p->copies);
+}
+
+/* Each replica has groups, and all of them are given out. */
+static bool check_shares(const struct job_plan *p)
+{
+    const bool trains = p->type == JOB_TRAIN;
+    if (p->groups > (trains ? p->microbatches : 1) || (!trains && p->replicas) ||
+        (p->replicas && p->slices) || p->slices == 1 || (!p->nothers && p->ranks % job_plan_replicas(p) != 0))
+        return false;
+    for (size_t d = 0; d < p->replicas; d++)
+        if (!p->share[d])
+            return false;
+    return !p->replicas || job_plan_first_group(p, p->replicas) == job_plan_groups(p);
 }
 
 static bool forms_decode(struct tune *t, const json_t *json)
@@ -252,7 +330,8 @@ static bool tune_decode(struct tune *t, const json_t *json, struct err *why)
     const json_t *targets = json_object_get(json, "targets");
     *t = (struct tune){0};
     if (fields_read(t, tune_rows, 0, json, why) || t->end_layer < t->first_layer ||
-        json_array_size(targets) > TUNE_MAX_TARGETS || (t->kind == TUNE_LORA && t->rank < 1))
+        json_array_size(targets) > TUNE_MAX_TARGETS || t->fixed > t->rank ||
+        (t->kind == TUNE_LORA && t->rank < 1))
         return false;
     for (t->ntargets = 0; t->ntargets < json_array_size(targets); t->ntargets++) {
         const char *name = json_string_value(json_array_get(targets, t->ntargets));
@@ -284,7 +363,11 @@ static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
         t->alpha = own.alpha;
         t->dropout = own.dropout;
         t->rslora = own.rslora;
+        t->init = own.init;
         t->plus_ratio = own.plus_ratio;
+        t->dora = own.dora;
+        t->fixed = own.fixed;
+        t->layer_decay = own.layer_decay;
         t->seed = own.seed;
     }
     return true;
@@ -327,8 +410,11 @@ static bool check_lists(struct job_plan *p, const json_t *json, struct err *why)
 {
     p->ranks = json_array_size(json_object_get(json, "bytes"));
     p->stages = json_array_size(json_object_get(json, "places"));
-    return p->ranks >= 1 && p->stages >= p->ranks && check_places(p) &&
-           !fields_check_counts(p, plan_fields, JOB_PLAN_SENT, json, why);
+    p->replicas = json_array_size(json_object_get(json, "shares"));
+    p->nothers = json_array_size(json_object_get(json, "other_places"));
+    return p->ranks >= 1 && (!p->nothers || p->nothers == (p->replicas - 1) * p->stages) &&
+           p->replicas <= PLAN_MAX_REPLICAS && check_shares(p) && p->stages >= job_plan_places(p) &&
+           check_places(p) && !fields_check_counts(p, plan_fields, JOB_PLAN_SENT, json, why);
 }
 
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
@@ -339,7 +425,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     int r = fields_read(&p, plan_fields, JOB_PLAN_SENT, json, &why);
     if (r || !check_lists(&p, json, &why) || !tune_decode(&p.tune, tune, &why) ||
         !forms_decode(&p.tune, tune) || !more_decode(&p, json_object_get(json, "more"), &why) ||
-        (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8) ||
+        !check_divided(&p) || (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8) ||
         (r = mapped_decode(&p, json_object_get(json, "mapped"), &why))) {
         job_plan_done(&p);
         return r == -ENOMEM ? err_set(err, r, "%s", why.text)
@@ -375,28 +461,20 @@ size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit)
 
 bool job_plan_maps(const struct job_plan *plan, size_t rank, size_t unit)
 {
-    return plan->place[job_plan_stage_of_unit(plan, unit)] == rank ||
-           (unit == 0 && plan->tied && plan->place[plan->stages - 1] == rank);
+    return job_plan_is_at(plan, job_plan_stage_of_unit(plan, unit), rank) ||
+           (unit == 0 && plan->tied && job_plan_is_at(plan, plan->stages - 1, rank));
 }
 
 void job_plan_place_single(struct job_plan *p)
 {
-    p->stages = p->ranks;
+    p->nothers = 0;
+    p->stages = job_plan_places(p);
     for (uint32_t s = 0; s < p->stages; s++)
         p->place[s] = s;
 }
 
-struct sched_request job_plan_schedule(const struct job_plan *p, size_t microbatches)
+size_t job_plan_states(const struct job_plan *p)
 {
-    return (struct sched_request){.name = p->schedule,
-                                  .text = p->order,
-                                  .ranks = p->ranks,
-                                  .chunks = p->order ? 0 : p->stages / p->ranks,
-                                  .microbatches = microbatches};
-}
-
-void job_plan_recompute(const struct job_plan *p, bool *ret)
-{
-    for (size_t s = 0; s < p->stages; s++)
-        ret[s] = p->activations[s] > 0;
+    const size_t most = p->seqs * job_plan_places(p); /* microbatches that are under way */
+    return most < p->kv_blocks ? most : p->kv_blocks; /* each has a block at least */
 }

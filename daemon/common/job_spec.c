@@ -2,13 +2,19 @@
 #include "daemon/common/job_spec.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/common/job_plan.h"
+#include "daemon/common/model/model_name.h"
 
 /* The learning rate where nothing is said. */
 #define LR_LORA 5e-4
 #define LR_FULL 2e-4
+/* The same of pairs: those of TRL's examples, for rates as above soon forget how to write. */
+#define LR_DPO 5e-6
+#define LR_ORPO_LORA 8e-5
+#define LR_ORPO_FULL 8e-6
 
 /* Keeps the first complaint, so that a list of rules needs no list of ifs. */
 struct rules {
@@ -31,14 +37,23 @@ static void demand(struct rules *r, bool ok, const char *sentence)
 
 static void check_lora(const struct job_spec *s, struct rules *r)
 {
-    const bool shaped = s->layers || s->num_layers || s->rslora;
+    const bool shaped = s->layers || s->num_layers || s->rslora || s->dora;
+    const bool draws = has(r, "lora_init");
+    demand(r, s->lora_init != LORA_INIT_ORTHOGONAL || (s->rank % 2 == 0 && s->rank <= LORA_INIT_RANK_MAX),
+           "--lora-init orthogonal needs an even --rank of at most 256: one half of it is for each matrix");
     demand(r, !s->layers || !s->num_layers, "--layers and --num-layers both choose layers: give one");
     demand(
-        r, !s->full || (!shaped && s->plus_ratio == 1),
-        "--layers, --num-layers, --rslora and --lora-plus-ratio are for LoRA, not for --fine-tune-type full");
-    demand(
-        r, !s->init_adapter || !shaped,
-        "--layers, --num-layers and --rslora shape a new adapter; the one of --init-adapter has its shape");
+        r, !s->full || (!shaped && !draws && s->plus_ratio == 1),
+        "--layers, --num-layers, --rslora, --dora, --lora-init and --lora-plus-ratio are for LoRA, not for "
+        "--fine-tune-type full");
+    demand(r, s->lora_init != LORA_INIT_PISSA || s->rank <= LORA_INIT_RANK_MAX,
+           "--lora-init pissa needs a --rank of at most 256");
+    demand(r, s->lora_init != LORA_INIT_PISSA || (!s->dora && s->dropout == 0),
+           "--lora-init pissa goes without --dora and --dropout: the adapter holds what it takes out of the "
+           "weights, and both would change that part too");
+    demand(r, !s->init_adapter || (!shaped && !draws),
+           "--layers, --num-layers, --rslora, --dora and --lora-init make a new adapter; the one of "
+           "--init-adapter is made already");
     demand(r, s->full || !s->random_init, "--init random makes sense only with --fine-tune-type full");
     demand(r, !s->full || !s->init_adapter,
            "--init-adapter is for LoRA; a full fine-tune starts from --model");
@@ -100,8 +115,144 @@ static void cut_batch(struct job_spec *s, struct rules *r)
         "--batch-size cannot be cut into that many --microbatches of as many rows each: choose a multiple");
 }
 
+static size_t *parallel_of(struct job_spec *s, const char *at)
+{
+    return !strncmp(at, "dp=", 3)   ? &s->replicas
+           : !strncmp(at, "tp=", 3) ? &s->slices
+           : !strncmp(at, "pp=", 3) ? &s->places
+                                    : NULL;
+}
+
+/* Behind "pp=1": "+2+2", the nodes of further replicas. Returns their end, or NULL. */
+static const char *read_unlike(struct job_spec *s, const char *at)
+{
+    size_t n = 0, sum = 0;
+    bool is_like = true;
+    s->unlike[n++] = s->places;
+    while (*at == '+' && n < PLAN_MAX_REPLICAS && at[1] >= '1' && at[1] <= '9') {
+        char *end;
+        s->unlike[n++] = strtoul(at + 1, &end, 10);
+        at = end;
+    }
+    for (size_t d = 0; d < n; d++) {
+        is_like = is_like && s->unlike[d] == s->places;
+        sum += s->unlike[d] <= JOB_MAX_RANKS ? s->unlike[d] : JOB_MAX_RANKS + 1;
+    }
+    if (*at == '+' || sum > JOB_MAX_RANKS || s->replicas)
+        return NULL;
+    s->replicas = n;
+    if (is_like)
+        memset(s->unlike, 0, sizeof s->unlike);
+    else
+        s->places = 0;
+    return at;
+}
+
+/* "dp=2", "dp=2,pp=2", "pp=1+2", "tp=2": each once, in any order; or "auto". */
+static void read_parallel(struct job_spec *s, struct rules *r)
+{
+    const bool trains = s->type == JOB_TRAIN;
+    s->any_parallel = trains && s->parallel && !strcmp(s->parallel, "auto");
+    const char *at = s->any_parallel ? NULL : s->parallel;
+    bool is_good = true;
+    while (at && *at && is_good) {
+        size_t *to = parallel_of(s, at);
+        char *end = NULL;
+        const unsigned long n = to && at[3] >= '1' && at[3] <= '9' ? strtoul(at + 3, &end, 10) : 0;
+        is_good = n && n <= JOB_MAX_RANKS && !*to && !(to == &s->places && *s->unlike);
+        if (is_good)
+            *to = n;
+        const char *next = is_good && trains && to == &s->places && *end == '+' ? read_unlike(s, end) : end;
+        is_good = is_good && next && (!*next || (*next == ',' && next[1]));
+        at = is_good ? next + (*next == ',') : at;
+    }
+    is_good = !at || (is_good && *s->parallel);
+    demand(r, is_good || !trains,
+           "--parallel takes dp=D for D replicas of the pipeline, or tp=T for T nodes that share each stage, "
+           "pp=P for P stages, or both: dp=2,pp=2; pp=1+2 for a replica of one node and one of two; or auto");
+    demand(r, is_good || trains,
+           "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2");
+    demand(r, !s->slices || !s->replicas || !trains,
+           "--parallel: replicas (dp=D or pp=P+Q) and tp=T nodes that share a stage do not go together yet: "
+           "leave out one");
+    demand(r, s->slices < 2 || !trains || strcmp(s->schedule, "auto") != 0,
+           "--schedule auto does not know --parallel tp=T yet: give a schedule by name");
+    demand(r, s->slices < 2 || !trains || !(s->dora || s->lora_init == LORA_INIT_PISSA),
+           "DoRA and --lora-init pissa are not trained where several nodes share a stage: leave out tp");
+    demand(r, trains || !s->replicas, "--parallel dp=D is for training: here, give tp=T, pp=P or both");
+    demand(r, s->replicas <= PLAN_MAX_REPLICAS, "--parallel: a job has at most 8 replicas, so dp is 1 to 8");
+    demand(r, s->slices <= SLICE_MOST, "--parallel: at most 8 nodes share a stage, so tp is 1 to 8");
+    demand(r, !s->zero || !s->any_parallel,
+           "--zero 1 needs a number of replicas: give --parallel dp=2 or more in place of auto");
+    demand(r, !s->zero || s->replicas > 1,
+           "--zero 1 divides moments among replicas, and there is one: give --parallel dp=2 or more too");
+    demand(
+        r, !s->zero || s->full,
+        "--zero 1 is for --fine-tune-type full: the moments of an adapter are small, and every replica has "
+        "them");
+}
+
+static void check_eval_data(const struct job_spec *s, struct rules *r)
+{
+    const char *name;
+    json_t *path;
+    demand(r, s->valid || !s->eval_data,
+           "--eval-data names further rows to evaluate: give the first ones as --valid FILE|DIR");
+    demand(r, json_object_size(s->eval_data) <= JOB_EVAL_SETS,
+           "--eval-data was given too often: a job evaluates 8 sets at most beside --valid");
+    json_object_foreach ((json_t *)(uintptr_t)s->eval_data, name, path) {
+        const char *at = json_string_value(path);
+        if (!r->failed && !job_adapter_is_name(name))
+            r->failed =
+                err_set(r->err, -EINVAL,
+                        "--eval-data: \"%s\" is no name of a set, which has 1 to %d letters, digits and "
+                        "._:- only; give --eval-data NAME=FILE",
+                        name, JOB_ADAPTER_NAME);
+        if (!r->failed && (!at || *at != '/'))
+            r->failed =
+                err_set(r->err, -EINVAL, "--eval-data: the set \"%s\" must have an absolute path", name);
+    }
+}
+
+static double usual_lr(const struct job_spec *s)
+{
+    switch (s->loss) {
+    case LOSS_DPO: return LR_DPO;
+    case LOSS_ORPO: return s->full ? LR_ORPO_FULL : LR_ORPO_LORA;
+    default: return s->full ? LR_FULL : LR_LORA;
+    }
+}
+
+/* Of rows with two answers. */
+static void check_pairs(struct job_spec *s, struct rules *r)
+{
+    if (s->loss == LOSS_NLL)
+        return;
+    demand(r, !has(r, "mask"),
+           "--loss dpo and orpo train the answers and never the prompt: leave out --mask");
+    demand(r, !s->packing,
+           "--packing is for --loss nll: of dpo and orpo the two answers of a row stay together");
+    demand(r, s->overlong != DATA_SPLIT,
+           "--overlong split is for --loss nll: of dpo and orpo give truncate or drop");
+    demand(
+        r, s->loss != LOSS_DPO || !s->full,
+        "--loss dpo compares the adapter with the model without it, so it is not for --fine-tune-type full: "
+        "leave that out, or give --loss orpo");
+    s->mask = DATA_MASK_PROMPT;
+}
+
 static void check_train(struct job_spec *s, struct rules *r)
 {
+    read_parallel(s, r);
+    check_pairs(s, r);
+    demand(r, s->loss != LOSS_NLL || !has(r, "beta"),
+           "--beta needs --loss dpo or --loss orpo: give that too");
+    if (s->any_parallel && !has(r, "schedule"))
+        s->schedule = "auto";
+    demand(r, !s->any_parallel || !s->split,
+           "--parallel auto chooses the split itself: leave it or \"split\" out");
+    demand(r, !s->any_parallel || sched_info(s->schedule) || !strcmp(s->schedule, "auto"),
+           "--parallel auto needs a schedule for any number of nodes: give a built-in one, or leave it out");
     demand(r, !has(r, "objective") || !strcmp(s->schedule, "auto"),
            "--objective needs --schedule auto: give that too");
     demand(r, !s->split || strcmp(s->schedule, "auto") != 0,
@@ -110,26 +261,31 @@ static void check_train(struct job_spec *s, struct rules *r)
     check_serve_as(s, r);
     cut_batch(s, r);
     demand(r, s->valid || !s->eval_every, "--eval-every needs rows to evaluate: give --valid FILE|DIR too");
+    check_eval_data(s, r);
+    demand(r, s->valid || !s->eval_questions,
+           "--eval-questions is asked whenever --valid is evaluated: give --valid FILE|DIR too");
     demand(r, !s->early_stop || s->eval_every,
            "--early-stop counts evaluations: give --valid FILE|DIR and --eval-every N too");
     demand(r, s->sample_prompt || !s->sample_every,
            "--sample-every needs a text to begin with: give --sample-prompt TEXT too");
     if (!has(r, "lr"))
-        s->lr = s->full ? LR_FULL : LR_LORA;
+        s->lr = usual_lr(s);
     demand(r, !s->group_by_length || !s->no_shuffle,
            "--group-by-length sorts the rows and --no-shuffle keeps their order: give only one of them");
     demand(r, !s->iters || !s->epochs, "--iters and --epochs both set the length of the training: give one");
     demand(r, !s->weight_bits || !s->full,
            "--weights int8 and int4 are for LoRA, not for --fine-tune-type full: quantized weights are not "
            "trained");
-    demand(r, s->compute == NUM_F32,
-           "--compute bf16 and int8 are for generate, chat and score: training is computed in f32");
+    demand(r, s->compute != NUM_INT8 || !s->full,
+           "--compute int8 is for LoRA, not for --fine-tune-type full: weights that are trained would be "
+           "rounded to 8 bits in each step; give --compute bf16 or f32");
 }
 
 enum { LIKELY_MAX = 100000 }; /* tokens in one event, which has 16 MiB */
 
-static void check_generate(const struct job_spec *s, struct rules *r)
+static void check_generate(struct job_spec *s, struct rules *r)
 {
+    read_parallel(s, r);
     demand(r, !s->chat || s->prompt, "--chat is for a PROMPT in words, not for --ids");
     demand(r, !s->system || s->chat, "--system needs --chat: a plain text has no instructions");
     demand(r, !s->template_args || s->chat || s->messages,
@@ -154,6 +310,12 @@ static void check_score(const struct job_spec *s, struct rules *r)
            "--compute bf16 is for a data set: a text is scored with the bits of a model that is served");
 }
 
+static void check_eval(const struct job_spec *s, struct rules *r)
+{
+    demand(r, s->compute != NUM_BF16,
+           "--compute bf16 is for other jobs: an evaluation has the bits of a model that is served");
+}
+
 static void check_adapters(const struct job_spec *s, struct rules *r)
 {
     const char *name, *served = s->model ? job_served_name(s) : "";
@@ -168,9 +330,12 @@ static void check_adapters(const struct job_spec *s, struct rules *r)
                         "--adapter: \"%s\" is no name of an adapter, which has 1 to %d letters, digits "
                         "and ._:- only; give --adapter NAME=DIR",
                         name, JOB_ADAPTER_NAME);
-        if (!r->failed && (!path || *path != '/'))
-            r->failed = err_set(r->err, -EINVAL,
-                                "--adapter: the folder of \"%s\" must be a text with an absolute path", name);
+        if (!r->failed && (!path || (*path != '/' && !model_name_is(path))))
+            r->failed =
+                err_set(r->err, -EINVAL,
+                        "--adapter: the folder of \"%s\" must be a text with an absolute path, or the "
+                        "adapter's name as ORG/NAME",
+                        name);
         if (!r->failed && !strcmp(name, served))
             r->failed = err_set(r->err, -EINVAL,
                                 "--adapter: \"%s\" is what clients call the model without adapters; give "
@@ -179,14 +344,19 @@ static void check_adapters(const struct job_spec *s, struct rules *r)
     }
 }
 
-static void check_serve(const struct job_spec *s, struct rules *r)
+static void check_serve(struct job_spec *s, struct rules *r)
 {
+    read_parallel(s, r);
     demand(r, s->model, "--model DIR is needed, or a word: list, show, stop or adapter");
     demand(r, !s->model || *job_served_name(s),
            "--model ends with a slash, so the model has no name: give --name NAME, or leave the slash out");
     demand(r, !s->draft_bits || s->draft_model, "--draft-weights needs --draft-model");
     demand(r, s->draft_max || !s->draft_model,
            "--draft-model guesses nothing with --draft-max 0: give another --draft-max, or leave one out");
+    demand(r, s->draft_max || !s->draft_mtp,
+           "--draft-mtp guesses nothing with --draft-max 0: give another --draft-max, or leave one out");
+    demand(r, !s->draft_mtp || !s->draft_model,
+           "--draft-mtp and --draft-model both guess: leave one of them out");
     check_adapters(s, r);
 }
 
@@ -201,6 +371,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     case JOB_TRAIN: check_train(&s, &rules); break;
     case JOB_GENERATE: check_generate(&s, &rules); break;
     case JOB_SERVE: check_serve(&s, &rules); break;
+    case JOB_EVAL: check_eval(&s, &rules); break;
     default: check_score(&s, &rules); break;
     }
     if (!rules.failed)
@@ -217,8 +388,12 @@ const char *job_served_name(const struct job_spec *s)
 int job_spec_read_data(struct job_spec *ret, const json_t *json, struct err *err)
 {
     struct job_spec s = {.type = JOB_TRAIN, .json = json};
+    struct rules rules = {json, err, 0};
     const int r = fields_read(&s, job_spec_fields(), JOB_SPEC_OF_DATA, json, err);
-    if (!r)
+    if (r)
+        return r;
+    check_pairs(&s, &rules);
+    if (!rules.failed)
         *ret = s;
-    return r;
+    return rules.failed;
 }

@@ -14,7 +14,11 @@
 #include "daemon/common/job_type.h"
 #include "engine/err.h"
 #include "engine/layer/kv_type.h"
+#include "engine/layer/preference.h"
+#include "engine/model/tune.h"
+#include "engine/pipe/plan.h"
 #include "engine/train/data.h"
+#include "engine/train/eval_set.h"
 #include "engine/num/num.h"
 #include "engine/train/lr.h"
 
@@ -26,6 +30,7 @@ enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUT
 
 /* Of penalties: the most tokens that they look at, and the most biases. */
 enum { JOB_REPEAT_MAX = 1024, JOB_BIASES_MAX = 1024 };
+enum { JOB_EVAL_SETS = 8 }; /* beside --valid */
 
 struct job_spec {
     enum job_type type;
@@ -35,6 +40,9 @@ struct job_spec {
     const char *system;        /* with chat */
     const char *serve_as;      /* of a training job, or NULL: NAME or NAME@DEPLOYMENT */
     const char *sample_prompt; /* of a training job, or NULL: text to go on from every sample_every steps */
+    const char
+        *eval_questions;     /* of a training job, or NULL: a file of prompts and what belongs behind them */
+    const json_t *eval_data; /* of a training job: {name of a further set to evaluate: path}, or NULL */
     const json_t *messages, *tools,
         *template_args;       /* of a conversation; NULL where the prompt is all of it */
     const json_t *logit_bias; /* {id of a token: what is added to its logit}, or NULL; checked by the head */
@@ -46,32 +54,44 @@ struct job_spec {
     const json_t *adapters;  /* {name for clients: folder}, or NULL: none */
     const char *draft_model; /* one that guesses tokens, on the head alone; NULL: there is none */
     size_t draft_bits;       /* of it, as weight_bits */
+    bool draft_mtp;          /* the model's own layer that predicts a token more guesses */
     size_t max_context, max_num_seqs, prefill_step, draft_max;
     enum kv_type kv_type;
     const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
     size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
     enum num_compute compute;
+    enum eval_task task; /* of a job that evaluates, and of how many rows; 0: all */
+    size_t limit;
     bool logprobs;             /* of each token that is generated */
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
     enum data_mask mask;       /* and what of it is trained */
     enum data_overlong overlong;
+    enum loss_kind loss;
+    enum lora_init lora_init;
     bool packing, group_by_length;
-    bool full, random_init, resume, no_shuffle, rslora, dry_run, forecast;
+    bool full, random_init, resume, no_shuffle, rslora, dora, dry_run, forecast;
     bool trace; /* every step is recorded for people to look at */
     enum recompute recompute;
     bool copies;
     bool is_fixed; /* it stays on the nodes that it began on */
     enum on_loss on_loss;
     enum on_nan on_nan;
-    size_t early_stop;         /* end after so many evaluations without a better loss; 0: never */
-    size_t wait_for;           /* seconds, with ON_LOSS_SHRINK */
-    bool save_memory;          /* --objective memory */
-    const json_t *split;       /* layers of each stage as asked for, or NULL */
-    const json_t *split_nodes; /* names of the nodes that is meant for, or NULL */
-    size_t microbatches;       /* of a step, 0 = as many as micro_batch makes */
-    bool has_micro_batch;      /* micro_batch was asked for */
-    size_t chunks;             /* stages per node, 0 = what the schedule usually has */
+    size_t early_stop;                /* end after so many evaluations without a better loss; 0: never */
+    size_t wait_for;                  /* seconds, with ON_LOSS_SHRINK */
+    bool save_memory;                 /* --objective memory */
+    const json_t *split;              /* layers of each stage as asked for, or NULL */
+    const json_t *split_nodes;        /* names of the nodes that is meant for, or NULL */
+    const char *parallel;             /* as it was asked for, or NULL: */
+    bool any_parallel;                /* auto: whatever is fastest, or */
+    size_t replicas, places;          /* of the pipeline, and nodes of each; 0: not said */
+    size_t unlike[PLAN_MAX_REPLICAS]; /* nodes of each replica, where these are not as many; else 0 */
+    size_t slices;                    /* nodes that share a stage; 0: not said */
+    size_t grad_groups;   /* of a step's microbatches, whose gradients are added up first; 0: not said */
+    size_t zero;          /* 1: replicas share out moments and update of what is trained */
+    size_t microbatches;  /* of a step, 0 = as many as micro_batch makes */
+    bool has_micro_batch; /* micro_batch was asked for */
+    size_t chunks;        /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens, top_k, repeat_last_n, sample_every, sample_tokens, top_logprobs;
     size_t
@@ -80,8 +100,8 @@ struct job_spec {
         unload_after; /* of a job that serves: seconds without a request until it lets its memory go; 0: never */
     size_t max_kv_size; /* with it: room for the conversation grows by so many positions; of a job that
                            serves: positions of all requests together, 0: of four */
-    double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p, min_p,
-        repetition_penalty, presence_penalty, frequency_penalty;
+    double beta, alpha, dropout, plus_ratio, layer_decay, lr, weight_decay, max_grad_norm, temperature, top_p,
+        min_p, repetition_penalty, presence_penalty, frequency_penalty;
     enum lr_kind lr_kind;
     uint64_t seed;
     /* The daemon's own words, NULL where it says nothing: where a result stays that its user

@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-const struct field_choice job_types[] = {
-    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {"serve", JOB_SERVE}, {NULL, 0}};
+const struct field_choice job_types[] = {{"train", JOB_TRAIN}, {"generate", JOB_GENERATE},
+                                         {"score", JOB_SCORE}, {"serve", JOB_SERVE},
+                                         {"eval", JOB_EVAL},   {NULL, 0}};
 
 const char *job_type_name(enum job_type type)
 {
@@ -25,7 +26,7 @@ const char *job_class_name(enum job_class c)
 
 const char *job_type_unit(enum job_type type)
 {
-    static const char *const units[JOB_TYPES] = {"step", "token", "row", "token"};
+    static const char *const units[JOB_TYPES] = {"step", "token", "row", "token", "row"};
     return units[type];
 }
 
@@ -36,5 +37,6 @@ int job_type_read(enum job_type *ret, const char *name, struct err *err)
             *ret = type;
             return 0;
         }
-    return err_set(err, -EINVAL, "a job is of type train, generate, score or serve, not \"%.40s\"", name);
+    return err_set(err, -EINVAL, "a job is of type train, generate, score, serve or eval, not \"%.40s\"",
+                   name);
 }

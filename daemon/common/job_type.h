@@ -7,7 +7,7 @@
 #include "daemon/common/fields.h"
 #include "engine/err.h"
 
-enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_SERVE, JOB_TYPES };
+enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_SERVE, JOB_EVAL, JOB_TYPES };
 extern const struct field_choice job_types[]; /* their names */
 
 /* Whose turn it is where not all have room: somebody waits for every word of the first, for the end

@@ -5,12 +5,14 @@
  * open, and the tests that hold docs/openapi.json and docs/API.md against it. */
 #include "daemon/common/job_plan.h"
 #include "daemon/common/job_spec.h"
+#include "engine/num/sum_tree.h"
 #include "engine/pipe/sched.h"
 
 #define TRAIN JOB_SPEC_OF(JOB_TRAIN)
 #define GENERATE JOB_SPEC_OF(JOB_GENERATE)
 #define SCORE JOB_SPEC_OF(JOB_SCORE)
 #define SERVE JOB_SPEC_OF(JOB_SERVE)
+#define EVAL JOB_SPEC_OF(JOB_EVAL)
 #define CHAT JOB_SPEC_OF_CHAT
 #define CHECK JOB_SPEC_OF_DATA
 #define SWEEP JOB_SPEC_OF_SWEEP
@@ -86,6 +88,11 @@ static const struct field_choice elastics[] = {{"auto", false}, {"off", true}, {
 static const struct field_choice losses[] = {
     {"shrink", ON_LOSS_SHRINK}, {"wait", ON_LOSS_WAIT}, {"stop", ON_LOSS_STOP}, {NULL, 0}};
 static const struct field_choice nans[] = {{"stop", ON_NAN_STOP}, {"skip", ON_NAN_SKIP}, {NULL, 0}};
+static const struct field_choice tasks[] = {{"auto", EVAL_AUTO},
+                                            {"multiple-choice", EVAL_CHOICE},
+                                            {"generation", EVAL_GENERATION},
+                                            {"perplexity", EVAL_PERPLEXITY},
+                                            {NULL, 0}};
 static const struct field_choice objectives[] = {{"time", false}, {"memory", true}, {NULL, 0}};
 static const struct field_choice tune_types[] = {{"lora", false}, {"full", true}, {NULL, 0}};
 static const struct field_choice inits[] = {{"random", true}, {NULL, 0}};
@@ -96,7 +103,7 @@ static const struct field_choice lr_kinds[] = {
  * for each. */
 static const struct field spec_fields[] = {
     /* The model. */
-    PATH("model", TRAIN | GENERATE | SCORE, model, FIELD_MODEL, "DIR",
+    PATH("model", TRAIN | GENERATE | SCORE | EVAL, model, FIELD_MODEL, "DIR",
          "model: a Hugging Face directory or a GGUF file with the same path on every node, or ORG/NAME or "
          "ORG/NAME@REVISION on a hub, which then comes to each node",
          .missing = "--model DIR is needed"),
@@ -111,13 +118,18 @@ static const struct field spec_fields[] = {
          "model with the tokenizer and chat template, as a Hugging Face directory or a GGUF "
          "file",
          .missing = "--model DIR is needed"),
-    PATH("adapter", GENERATE | SCORE | CHAT, adapter, FIELD_ADAPTER, "DIR",
-         "apply this adapter to the model"),
-    CHOICE("weights", TRAIN | ANSWERS, weight_bits, weights, 0,
+    PATH("adapter", GENERATE | SCORE | EVAL | CHAT, adapter, FIELD_ADAPTER, "DIR",
+         "apply this adapter to the model: a directory, or ORG/NAME or ORG/NAME@REVISION of the store or a "
+         "hub"),
+    CHOICE("weights", TRAIN | ANSWERS | EVAL, weight_bits, weights, 0,
            "take the weights of the model as they are stored, or quantize them to 8 or 4 "
            "bits when the job "
            "starts"),
-    CHOICE("compute", ANSWERS, compute, job_computes, NUM_F32,
+    CHOICE("compute", TRAIN, compute, job_computes, NUM_F32,
+           "number type of products with the weights of the model, forward and back: f32; bf16, up to 1.8 "
+           "times as fast where CPUs have AVX512_BF16; int8, for LoRA, up to twice as fast where they have "
+           "VNNI. What is trained, sums and all else stay f32"),
+    CHOICE("compute", ANSWERS | EVAL, compute, job_computes, NUM_F32,
            "number type of products: f32; bf16, up to twice as fast for prompts and data sets "
            "where CPUs have "
            "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less "
@@ -128,9 +140,8 @@ static const struct field spec_fields[] = {
          "name of the model for clients (default: the last part of --model)"),
     {"adapters", FIELD_OBJECT, SERVE, AT(adapters), 0, 0, 0, "NAME=DIR", .path = FIELD_ADAPTER,
      .spelling = "adapter",
-     .doc = "also serve the model with this adapter, under the name NAME (default: the last "
-            "part of DIR); up to "
-            "16 of them"},
+     .doc = "also serve the model with this adapter, a directory or ORG/NAME, under the name NAME "
+            "(default: the last part of DIR); up to 16 of them"},
     WHOLE("max_context", SERVE, max_context, 2, TOKENS_MAX, NOT_GIVEN, "N",
           "limit a prompt and its answer together to this many tokens (default: what the "
           "model was made for, "
@@ -145,10 +156,14 @@ static const struct field spec_fields[] = {
           "at most"),
     WHOLE("draft_max", SERVE, draft_max, 0, JOB_DRAFT_MAX, 16, "N",
           "guess this many tokens of an answer at most, from the text before them or with "
-          "--draft-model, where that is faster; the answers are the same; 0: none"),
+          "--draft-model or --draft-mtp, where that is faster; the answers are the same; 0: none"),
     PATH("draft_model", SERVE, draft_model, FIELD_MODEL, "DIR",
          "also guess tokens with this smaller model of the same vocabulary: a directory, a "
          "GGUF file or a name as of --model, on the head's node alone"),
+    FLAG("draft_mtp", SERVE, draft_mtp,
+         "also guess tokens with the model's own layer that predicts a further token (multi-token "
+         "prediction), on the head's node; for DeepSeek-V3, GLM-4.5, Qwen3-Next and Qwen3.5, where the "
+         "files have it"),
     CHOICE("draft_weights", SERVE, draft_bits, weights, 0,
            "take the weights of --draft-model as they are stored, or quantize them to 8 or 4 "
            "bits"),
@@ -224,6 +239,24 @@ static const struct field spec_fields[] = {
           "with --text or --ids: also print this many of the likeliest tokens at each "
           "position"),
 
+    /* Evaluation. */
+    PATH("data", EVAL, data, FIELD_READS, "FILE|DIR",
+         "questions, as JSON lines or a JSON array; in a directory, its test.jsonl",
+         .missing = "--data FILE|DIR is needed: what to evaluate with"),
+    CHOICE(
+        "task", EVAL, task, tasks, EVAL_AUTO,
+        "multiple-choice: is the right one of \"choices\" the likeliest; generation: does the model write "
+        "the \"completion\" behind the \"prompt\"; perplexity: how likely is \"text\"; auto: what fits the "
+        "keys of the first row"),
+    WHOLE("limit", EVAL, limit, 1, 1 << 30, NOT_GIVEN, "N", "take only this many rows, the first ones"),
+    WHOLE("seq_len", EVAL, seq_len, 2, TOKENS_MAX, 2048, "N",
+          "limit a sequence to this many tokens, and to those that the model was made for: longer texts "
+          "are scored in windows, longer prompts lose their beginning"),
+    WHOLE("max_tokens", EVAL, max_tokens, 1, TOKENS_MAX, 256, "N",
+          "of generation: at most this many tokens for each answer"),
+    LIST("stop", EVAL, stop, "string", "TEXT",
+         "of generation: end an answer where such a text appears (default: an empty line)"),
+
     /* Data sets. */
     PATH("data", TRAIN, data, FIELD_READS, "FILE|DIR",
          "rows to learn, as JSON lines or a JSON array: texts, prompts with completions, "
@@ -243,10 +276,11 @@ static const struct field spec_fields[] = {
            "what happens to a row longer than --seq-len: truncate cuts its end, split makes "
            "several rows, "
            "drop leaves it out"),
-    TEXT("text_field", ROWS, fields.text, "KEY", "name of the field with a row's text (default: text)"),
-    TEXT("prompt_field", ROWS, fields.prompt, "KEY",
+    TEXT("text_field", ROWS | EVAL, fields.text, "KEY",
+         "name of the field with a row's text (default: text)"),
+    TEXT("prompt_field", ROWS | EVAL, fields.prompt, "KEY",
          "name of the field with a row's prompt (default: prompt)"),
-    TEXT("completion_field", ROWS, fields.completion, "KEY",
+    TEXT("completion_field", ROWS | EVAL, fields.completion, "KEY",
          "name of the field with a row's completion (default: completion)"),
     TEXT("messages_field", ROWS, fields.messages, "KEY",
          "name of the field with a conversation's turns (default: messages or conversations)"),
@@ -262,6 +296,15 @@ static const struct field spec_fields[] = {
          "put rows of similar length into the same step, so that nodes wait less for each "
          "other"),
 
+    CHOICE("loss", TRAIN | CHECK, loss, job_losses, LOSS_NLL,
+           "what training makes small: nll, how unlikely the tokens of the rows are; dpo, of rows with two "
+           "answers, how much the adapter prefers the rejected one, compared with the model without "
+           "adapter; orpo, the same without that comparison, and how unlikely the chosen one is"),
+    NUMBER(
+        "beta", TRAIN | SWEEP, beta, 1e-6, 1000, 0.1, "X",
+        "of --loss dpo: a larger value keeps the adapter closer to the model; of --loss orpo: the weight of "
+        "the preference beside the chosen answer"),
+
     /* The result, and what it begins with. */
     PATH("adapter_out", TRAIN, adapter_out, FIELD_WRITES, "DIR",
          "write the adapter, or with --fine-tune-type full the model, to this directory; "
@@ -276,7 +319,7 @@ static const struct field spec_fields[] = {
     CHOICE("init", TRAIN, random_init, inits, false,
            "begin with random weights instead of the model's weights"),
     PATH("init_adapter", TRAIN, init_adapter, FIELD_ADAPTER, "DIR",
-         "begin with this adapter, and keep its rank and layers"),
+         "begin with this adapter, a directory or ORG/NAME, and keep its rank and layers"),
     FLAG("resume", TRAIN, resume, "continue the run in --adapter-out"),
 
     /* The adapter. */
@@ -286,9 +329,19 @@ static const struct field spec_fields[] = {
     FLAG("rslora", TRAIN, rslora,
          "divide --alpha by the square root of the rank, not by the rank (rank-stabilized "
          "LoRA)"),
+    CHOICE(
+        "lora_init", TRAIN | SWEEP, lora_init, job_lora_inits, LORA_INIT_UNIFORM,
+        "what the matrices A and B of the adapter begin with, as PEFT's init_lora_weights: uniform or "
+        "gaussian random numbers in A and zeros in B; orthogonal, random numbers in both, whose product is "
+        "zero; pissa, the principal singular vectors of the weight, and the adapter is saved with twice the "
+        "rank"),
+    FLAG("dora", TRAIN, dora,
+         "train DoRA: a LoRA with a magnitude for each output, as PEFT's use_dora and mlx-lm's dora"),
     NUMBER("lora_plus_ratio", TRAIN | SWEEP, plus_ratio, 1e-3, 1e4, 1, "X",
-           "use LoRA+: the learning rate of matrix B, which begins at zero, is this many "
-           "times --lr"),
+           "use LoRA+: the learning rate of matrix B is this many times --lr"),
+    NUMBER("layer_lr_decay", TRAIN | SWEEP, layer_decay, 1e-3, 1, 1, "X",
+           "multiply the learning rate of each layer below the last by this once more: with 0.9, the last "
+           "layer learns at --lr and the one below it at 0.9 of that"),
     WHOLE("num_layers", TRAIN, num_layers, 1, 65535, NOT_GIVEN, "N",
           "put the adapter on this many of the last layers only"),
     TEXT("layers", TRAIN, layers, "FIRST-LAST", "put the adapter on these layers only, counted from 0"),
@@ -313,7 +366,8 @@ static const struct field spec_fields[] = {
 
     /* The optimizer. */
     NUMBER("lr", TRAIN | SWEEP, lr, 0, 100, IT_DEPENDS, "X",
-           "learning rate (default: 5e-4 for an adapter, 2e-4 for a whole model)"),
+           "learning rate (default: 5e-4 for an adapter, 2e-4 for a whole model; of --loss dpo 5e-6, of orpo "
+           "8e-5 and 8e-6)"),
     LIST("sweep", TRAIN, sweep, "string", "OPTION=V,V",
          "train one adapter for each value of an option (lr, rank, alpha, seed, ...), all at "
          "once on the "
@@ -332,6 +386,24 @@ static const struct field spec_fields[] = {
          "schedule, split of "
          "layers and microbatches. A file is a custom schedule: see `ringctl schedule`",
          .text = "1f1b"),
+    TEXT(
+        "parallel", TRAIN, parallel, "auto|dp=D,pp=P|tp=T,pp=P|pp=P+Q",
+        "train D replicas of a pipeline of P nodes, which share the microbatches of each step (default: dp=1 "
+        "on all nodes); the result is the same to the bit. pp=1+2: one replica on the node that is asked, "
+        "one on the next two. With tp=T, T nodes share each stage of a dense model. auto measures the nodes "
+        "and chooses dp, pp and nodes; with it --schedule is auto, too, unless given. It also chooses the "
+        "rows of a microbatch, which changes last bits: give --micro-batch-size to keep them"),
+    TEXT("parallel", GENERATE | CHAT | SERVE, parallel, "tp=T,pp=P",
+         "cut the model into P stages, and have T nodes share each of them: they compute each token together "
+         "(default: tp=1 on all nodes); the result is the same to the bit"),
+    WHOLE("grad_groups", TRAIN, grad_groups, 1, SUM_TREE_LEAVES, NOT_GIVEN, "N",
+          "add gradients up in N groups of microbatches, and these as a tree: a replica takes whole groups. "
+          "Each "
+          "doubling takes memory for one more gradient (default: 8 for an adapter, 2 for a whole model)"),
+    WHOLE(
+        "zero", TRAIN, zero, 0, 1, 0, "0|1",
+        "1: divide AdamW's moments and its work among the replicas of a full fine-tuning. It saves "
+        "memory; no copies are kept then (--copies), so a job that loses a node goes on from its last save"),
     CHOICE("objective", TRAIN, save_memory, objectives, false,
            "aim of --schedule auto: the shortest step, or the least memory on the fullest node"),
     WHOLE("chunks", TRAIN, chunks, 1, SCHED_MAX_CHUNKS, NOT_GIVEN, "N",
@@ -352,6 +424,14 @@ static const struct field spec_fields[] = {
     /* What is seen of it on the way. */
     PATH("valid", TRAIN, valid, FIELD_READS, "FILE|DIR",
          "rows to evaluate, in the form of --data; in a directory, its valid.jsonl"),
+    {"eval_data", FIELD_OBJECT, TRAIN, AT(eval_data), 0, 0, 0, "NAME=FILE|DIR", .path = FIELD_READS,
+     .doc =
+         "also evaluate these rows whenever --valid is, under the name NAME (default: the last part of the "
+         "path); up to 8 of them, each with a curve of its own"},
+    PATH("eval_questions", TRAIN, eval_questions, FIELD_READS, "FILE|DIR",
+         "let the model answer these questions whenever --valid is evaluated, and count the exact matches: "
+         "rows "
+         "with \"prompt\" and \"completion\", as for `ringctl eval`; in a directory, its test.jsonl"),
     WHOLE("eval_every", TRAIN, eval_every, 0, STEPS_MAX, 0, "N",
           "number of steps between evaluations; 0 evaluates once before and once after "
           "training"),
@@ -363,8 +443,9 @@ static const struct field spec_fields[] = {
          "let the model continue this text from time to time, to show its progress"),
     WHOLE("sample_every", TRAIN, sample_every, 0, STEPS_MAX, 0, "N",
           "number of steps between samples; 0 prints one at the end"),
-    WHOLE("sample_tokens", TRAIN, sample_tokens, 1, SAMPLE_MAX, 64, "N",
-          "limit each sample to this many tokens"), /* it is an event of its job */
+    WHOLE(
+        "sample_tokens", TRAIN, sample_tokens, 1, SAMPLE_MAX, 64, "N",
+        "limit each sample, and each answer to --eval-questions, to this many tokens"), /* it is an event of its job */
     WHOLE("save_every", TRAIN, save_every, 0, STEPS_MAX, 0, "N",
           "number of steps between saves; 0 saves every five minutes, and at the end"),
     CHOICE("on_nan", TRAIN, on_nan, nans, ON_NAN_STOP,
@@ -381,12 +462,12 @@ static const struct field spec_fields[] = {
     CHOICE("elastic", SERVE, is_fixed, elastics, false,
            "auto: the model is spread over more nodes when one joins or comes back; off: it stays where it "
            "is until it loses a node"),
-    CHOICE("on_loss", TRAIN | ANSWERS, on_loss, losses, ON_LOSS_SHRINK,
+    CHOICE("on_loss", TRAIN | ANSWERS | EVAL, on_loss, losses, ON_LOSS_SHRINK,
            "when a node is lost: go on without it after --wait-for, wait until it is back, "
            "or end the job"),
     WHOLE("wait_for", TRAIN, wait_for, 0, 7 * DAY_S, 60, "SECONDS",
           "wait so long for a node that was lost, before the job goes on without it"),
-    WHOLE("wait_for", ANSWERS, wait_for, 0, 7 * DAY_S, 10, "SECONDS",
+    WHOLE("wait_for", ANSWERS | EVAL, wait_for, 0, 7 * DAY_S, 10, "SECONDS",
           "wait so long for a node that was lost, before the job goes on without it"),
     PATH("log", TRAIN, log, FIELD_APPENDS, "FILE", "write one JSON line for each step to this file"),
     FLAG("forecast", GENERATE | SCORE | SERVE, forecast,
@@ -403,14 +484,15 @@ static const struct field spec_fields[] = {
            "seconds that the model stays loaded for the next turn; with messages", .max = DAY_S),
     UNSAID("max_kv_size", FIELD_WHOLE, GENERATE, max_kv_size,
            "tokens of a conversation for which memory is reserved", .min = 1, .max = TOKENS_MAX, .def = 4096),
-    UNSAID("split", FIELD_LIST, TRAIN, split, "number of layers of each stage", .items = "integer"),
+    UNSAID("split", FIELD_LIST, TRAIN, split,
+           "number of layers of each stage; of replicas with unlike numbers of nodes those of each node, one "
+           "replica after the other",
+           .items = "integer"),
     UNSAID("split_nodes", FIELD_LIST, TRAIN, split_nodes, "names of the nodes that the split is meant for",
            .items = "string"),
-    UNSAID("compute", FIELD_CHOICE, TRAIN, compute, "number type of products; training takes only f32",
-           .choices = job_computes, .def = NUM_F32),
     UNSAID("packing", FIELD_FLAG, SCORE, packing, "pack several rows into seq_len tokens"),
     UNSAID("trace", FIELD_FLAG, TRAIN, trace, "record every step, for GET /v1/jobs/{id}/timelines"),
-    UNSAID("dry_run", FIELD_FLAG, TRAIN | GENERATE | SCORE | SERVE, dry_run,
+    UNSAID("dry_run", FIELD_FLAG, TRAIN | GENERATE | SCORE | SERVE | EVAL, dry_run,
            "refused: POST /v1/plan plans a job"),
 
     /* What the daemon adds. */

@@ -73,6 +73,7 @@ int ctl_generate_main(struct ctl *ctl);
 int ctl_chat_main(struct ctl *ctl);
 int ctl_plan_main(struct ctl *ctl);
 int ctl_score_main(struct ctl *ctl);
+int ctl_eval_main(struct ctl *ctl);
 int ctl_serve_main(struct ctl *ctl);
 int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
@@ -95,6 +96,7 @@ int ctl_attach_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
 int ctl_trace_main(struct ctl *ctl);
 int ctl_gantt_main(struct ctl *ctl);
+int ctl_export_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_dashboard_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);
@@ -115,10 +117,10 @@ extern const struct opt_def ctl_token_options[], ctl_key_options[], ctl_dashboar
 extern const struct opt_def ctl_tokenize_options[], ctl_detokenize_options[], ctl_render_options[];
 extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_convert_options[],
     ctl_data_options[], ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[],
-    ctl_train_options[], ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_serve_options[],
-    ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[], ctl_link_options[],
-    ctl_trace_options[], ctl_gantt_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[],
-    ctl_drain_options[], ctl_adopt_options[], ctl_models_options[];
+    ctl_train_options[], ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_eval_options[],
+    ctl_serve_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[],
+    ctl_link_options[], ctl_trace_options[], ctl_gantt_options[], ctl_export_options[], ctl_init_options[],
+    ctl_invite_options[], ctl_join_options[], ctl_drain_options[], ctl_adopt_options[], ctl_models_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns what has been shown of a job. Called by train, generate and score for the job they have
- * submitted, and by attach for any other. */
+ * Owns what has been shown of a job. Called by train, generate, score and eval for the job they
+ * have submitted, and by attach for any other. */
 #include "daemon/ctl/ctl_follow.h"
 
 #include <stdio.h>
@@ -13,7 +13,9 @@
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_result.h"
+#include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/terminal/ctl_table.h"
+#include "daemon/ctl/eval/eval_show.h"
 #include "daemon/ctl/ctl_watch.h"
 
 /* --- training --------------------------------------------------------------------------------- */
@@ -226,16 +228,56 @@ void ctl_follow_show_score(const struct ctl *ctl, const json_t *result)
            print_number(json_object_get(result, "perplexity"), "-").text);
 }
 
-int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, bool outlives)
+/* A job that has steps, and a result to print. */
+static int follow_result(const struct ctl *ctl, const char *job, bool can_detach, bool outlives,
+                         void (*show)(const struct ctl *ctl, const json_t *result))
 {
     struct meter m;
     json_t *end = NULL;
     int rc = follow_steps(ctl, job, can_detach, outlives, &m, &end);
     rc = rc ? rc : ctl_watch_verdict(end);
     if (!rc)
-        ctl_follow_show_score(ctl, json_object_get(end, "result"));
+        show(ctl, json_object_get(end, "result"));
     json_decref(end);
     return rc;
+}
+
+int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach, bool outlives)
+{
+    return follow_result(ctl, job, can_detach, outlives, ctl_follow_show_score);
+}
+
+/* --- evaluation ------------------------------------------------------------------------------- */
+
+static void show_eval(const struct ctl *ctl, const json_t *result)
+{
+    if (ctl->json)
+        print_json(result);
+    else
+        eval_show(result);
+}
+
+int ctl_follow_eval(const struct ctl *ctl, const char *job, bool can_detach, bool outlives)
+{
+    return follow_result(ctl, job, can_detach, outlives, show_eval);
+}
+
+/* --- a new job -------------------------------------------------------------------------------- */
+
+int ctl_follow_new(const struct ctl *ctl, enum job_type type, json_t *spec,
+                   int (*follow)(const struct ctl *ctl, const char *job, bool can_detach, bool outlives))
+{
+    char job[CTL_JOB_NAME];
+    const bool outlives = strcmp(opts_str(ctl->opts, "on-loss"), "stop") != 0;
+    int rc = ctl_spec_check(ctl, type, spec);
+    if (rc) {
+        json_decref(spec);
+        return rc;
+    }
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, type, spec, NULL);
+    rc = ctl_spec_submit(ctl, type, spec, job);
+    return rc ? rc : follow(ctl, job, false, outlives);
 }
 
 /* --- ringctl attach --------------------------------------------------------------------------- */
@@ -256,6 +298,7 @@ int ctl_attach_main(struct ctl *ctl)
     const char *type = field_text(job, "type", "");
     rc = !strcmp(type, "generate") || !strcmp(type, "serve")
              ? ctl_follow_generation(ctl, name, true, outlives(job))
+         : !strcmp(type, "eval")  ? ctl_follow_eval(ctl, name, true, outlives(job))
          : !strcmp(type, "score") ? ctl_follow_scoring(ctl, name, true, outlives(job))
                                   : ctl_follow_training(ctl, name, true, outlives(job));
     json_decref(job);

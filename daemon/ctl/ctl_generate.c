@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl generate and ringctl score: their options, and from them short jobs, whose answer
+ * ringctl generate, score and eval: their options, and from them short jobs, whose answer
  * ctl_follow.c prints. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,23 +15,7 @@
 
 const struct opt_def ctl_generate_options[] = {OPTION_DRY_RUN, {.name = NULL}};
 const struct opt_def ctl_score_options[] = {OPTION_DRY_RUN, {.name = NULL}};
-
-/* Submits the job, or has it planned. Takes over spec. */
-static int submit(const struct ctl *ctl, enum job_type type, json_t *spec,
-                  int (*follow)(const struct ctl *ctl, const char *job, bool is_attached, bool outlives))
-{
-    char job[CTL_JOB_NAME];
-    const bool outlives = strcmp(opts_str(ctl->opts, "on-loss"), "stop") != 0;
-    int rc = ctl_spec_check(ctl, type, spec);
-    if (rc) {
-        json_decref(spec);
-        return rc;
-    }
-    if (ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, type, spec, NULL);
-    rc = ctl_spec_submit(ctl, type, spec, job);
-    return rc ? rc : follow(ctl, job, false, outlives);
-}
+const struct opt_def ctl_eval_options[] = {OPTION_DRY_RUN, {.name = NULL}};
 
 static void print_text(void *owner, const char *text)
 {
@@ -71,7 +55,7 @@ int ctl_generate_main(struct ctl *ctl)
     bool was_asked;
     rc = ask_served(ctl, spec, &was_asked);
     if (!rc && !was_asked)
-        return submit(ctl, JOB_GENERATE, spec, ctl_follow_generation);
+        return ctl_follow_new(ctl, JOB_GENERATE, spec, ctl_follow_generation);
     json_decref(spec);
     return rc;
 }
@@ -106,7 +90,16 @@ int ctl_score_main(struct ctl *ctl)
         return rc;
     rc = score_served(ctl, spec, &was_asked);
     if (!rc && !was_asked)
-        return submit(ctl, JOB_SCORE, spec, ctl_follow_scoring);
+        return ctl_follow_new(ctl, JOB_SCORE, spec, ctl_follow_scoring);
     json_decref(spec);
     return rc;
+}
+
+int ctl_eval_main(struct ctl *ctl)
+{
+    json_t *spec = NULL;
+    if (ctl->n_args)
+        return ctl_usage(ctl, "\"%s\": the file goes behind --data", ctl->args[0]);
+    const int rc = ctl_spec_read(ctl, &spec);
+    return rc ? rc : ctl_follow_new(ctl, JOB_EVAL, spec, ctl_follow_eval);
 }

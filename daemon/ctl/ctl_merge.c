@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringctl merge and convert: a model written in another form, here and now, by a ringd-stage that
- * is started for it: files are read and written as the user who asks, and no daemon is needed. */
+ * is started for it: files are read and written as the user who asks. A daemon is needed only to
+ * say where a model lies that is named as ORG/NAME. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +11,19 @@
 
 #include "daemon/common/conf.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/ctl_path.h"
+#include "daemon/ctl/models/model_find.h"
 
 const struct opt_def ctl_merge_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "model, as a Hugging Face directory or a GGUF file",
+     .help = "model: a Hugging Face directory, a GGUF file, or ORG/NAME of this node",
      .required = true},
-    {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "adapter to merge", .required = true},
+    {.name = "adapter",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .help = "adapter to merge: a directory, or ORG/NAME of this node",
+     .required = true},
     {.name = "out",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -35,7 +40,7 @@ const struct opt_def ctl_convert_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "model, as a directory of Hugging Face or mlx-lm, or a GGUF file",
+     .help = "model: a directory of Hugging Face or mlx-lm, a GGUF file, or ORG/NAME of this node",
      .required = true},
     {.name = "out",
      .type = OPT_PATH,
@@ -69,16 +74,6 @@ const struct opt_def ctl_convert_options[] = {
     {.name = NULL},
 };
 
-static int check_model(const struct ctl *ctl, const char *model)
-{
-    return ctl_model_is_name(model)
-               ? ctl_usage(ctl,
-                           "--model %s is not here as a path, and names on a hub are not looked up: give a "
-                           "directory or a GGUF file; pulled models lie in the daemon's --models-dir",
-                           model)
-               : CTL_OK;
-}
-
 static int become_stage(char **argv)
 {
     argv[0] = conf_default_stage();
@@ -91,16 +86,21 @@ static int become_stage(char **argv)
 
 int ctl_merge_main(struct ctl *ctl)
 {
-    const char *model = opts_str(ctl->opts, "model"), *dtype = opts_str(ctl->opts, "dtype");
+    const char *dtype = opts_str(ctl->opts, "dtype");
+    char *model = NULL, *adapter = NULL;
     int rc = ctl_no_args(ctl);
     if (!rc)
-        rc = check_model(ctl, model);
-    if (rc)
+        rc = model_find_folder(ctl, opts_str(ctl->opts, "model"), &model);
+    if (!rc)
+        rc = model_find_folder(ctl, opts_str(ctl->opts, "adapter"), &adapter);
+    if (rc) {
+        free(model);
         return rc;
+    }
     char *argv[] = {NULL,
                     (char *)"merge",
-                    (char *)model,
-                    (char *)opts_str(ctl->opts, "adapter"),
+                    model,
+                    adapter,
                     (char *)opts_str(ctl->opts, "out"),
                     (char *)(dtype ? dtype : "stored"),
                     (char *)(ctl->json ? "json" : "text"),
@@ -124,12 +124,10 @@ static int check_quantize(const struct ctl *ctl)
 
 int ctl_convert_main(struct ctl *ctl)
 {
-    const char *model = opts_str(ctl->opts, "model"), *dtype = opts_str(ctl->opts, "dtype");
-    char shard[24];
+    const char *dtype = opts_str(ctl->opts, "dtype");
+    char shard[24], *model = NULL;
     struct err err;
     int rc = ctl_no_args(ctl);
-    if (!rc)
-        rc = check_model(ctl, model);
     if (!rc)
         rc = check_quantize(ctl);
     if (rc)
@@ -137,10 +135,13 @@ int ctl_convert_main(struct ctl *ctl)
     const uint64_t bytes = conf_size(ctl->opts, "max-shard-size", &err);
     if (bytes == UINT64_MAX)
         return ctl_usage(ctl, "%s", err.text);
+    rc = model_find_folder(ctl, opts_str(ctl->opts, "model"), &model);
+    if (rc)
+        return rc;
     snprintf(shard, sizeof shard, "%llu", (unsigned long long)(bytes ? bytes : 1));
     char *argv[] = {NULL,
                     (char *)"convert",
-                    (char *)model,
+                    model,
                     (char *)opts_str(ctl->opts, "out"),
                     (char *)(dtype ? dtype : "stored"),
                     (char *)(opts_flag(ctl->opts, "quantize") ? opts_str(ctl->opts, "q-bits") : "0"),

@@ -8,14 +8,13 @@
 
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_forecast.h"
+#include "daemon/ctl/models/model_wait.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_plan_file.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/common/layers_text.h"
 #include "daemon/common/model/travel_text.h"
-
-enum { STILL_MS = 60000 /* what a plan waits for does not change: then it is given up */ };
 
 static struct amount bytes_told(const json_t *value)
 {
@@ -33,19 +32,38 @@ static void layers_text(char *text, size_t n, const json_t *bounds)
         snprintf(text, n, "none");
 }
 
+static size_t slices_of(const json_t *plan)
+{
+    return (size_t)field_number(plan, "slices");
+}
+
+/* "0", of slices "1 of 2". */
+static void replica_text(char *text, size_t n, const json_t *plan, size_t rank)
+{
+    const size_t at = forecast_replica(plan, rank), slices = slices_of(plan);
+    if (slices)
+        snprintf(text, n, "\t%zu of %zu", at + 1, slices);
+    else
+        snprintf(text, n, "\t%zu", at);
+}
+
 /* Who holds what: with what was measured and what was forecast, where anything was. */
 static struct table *stages(const json_t *plan, const json_t *memory)
 {
     const json_t *split = json_object_get(plan, "split"), *forecast = json_object_get(plan, "forecast");
-    const bool measured = json_array_size(memory), foreseen = json_is_object(forecast);
+    const bool measured = json_array_size(memory), foreseen = json_is_object(forecast),
+               has_replicas = json_array_size(json_object_get(plan, "shares")) || slices_of(plan);
     char head[160];
-    snprintf(head, sizeof head, "  RANK\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
+    snprintf(head, sizeof head, "  RANK%s\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
+             !has_replicas     ? ""
+             : slices_of(plan) ? "\tSLICE"
+                               : "\tREPLICA",
              measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : speed_head(plan));
     struct table *t = table_new(head);
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
         const json_t *stage = json_array_get(memory, r);
-        char layers[48], has[64] = "", costs[120] = "";
+        char layers[48], has[64] = "", costs[120] = "", replica[48] = "";
         layers_text(layers, sizeof layers, json_array_get(split, r));
         if (measured)
             snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
@@ -54,7 +72,9 @@ static struct table *stages(const json_t *plan, const json_t *memory)
             forecast_costs(costs, sizeof costs, plan, r);
         else
             speed_costs(costs, sizeof costs, plan, r);
-        table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f%s", r, name ? name : "?", layers,
+        if (has_replicas)
+            replica_text(replica, sizeof replica, plan, r);
+        table_add(t, "  %zu%s\t%s\t%s\t%s\t%s%s\t%.0f%s", r, replica, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
                   bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)), costs);
@@ -94,6 +114,50 @@ static void print_travel(const json_t *job)
             puts(text);
     if (travel_total_text(text, sizeof text, travel))
         puts(text);
+    if (travel_spared_text(text, sizeof text, travel))
+        puts(text);
+}
+
+/* "2 replicas (dp=2,pp=1), which take 4 and 2 of 6 groups of microbatches" */
+static void print_replicas(const json_t *plan)
+{
+    const json_t *shares = json_object_get(plan, "shares");
+    const size_t n = json_array_size(shares);
+    if (!n)
+        return;
+    char parallel[40];
+    forecast_parallel(parallel, sizeof parallel, plan);
+    printf("%zu replicas (%s), which take", n, parallel);
+    for (size_t d = 0; d < n; d++)
+        printf("%s %.0f", !d ? "" : d + 1 < n ? "," : " and", json_number_value(json_array_get(shares, d)));
+    printf(" of %.0f groups of microbatches\n", field_number(plan, "groups"));
+    if (json_is_true(json_object_get(plan, "divided")))
+        puts("each replica has the moments of a slice of the weights, and updates that slice; no node keeps "
+             "copies");
+}
+
+/* "trains DoRA of rank 8 on q_proj, v_proj; a layer learns 0.9 times as fast as the one above
+ * it" */
+static void print_tune(const json_t *plan)
+{
+    enum { LORA = 1, ALL };
+    const json_t *tune = json_object_get(plan, "tune"), *targets = json_object_get(tune, "targets");
+    const double kind = field_number(tune, "kind"), fixed = field_number(tune, "fixed"),
+                 decay = field_number(tune, "layer_decay");
+    if (!json_is_true(json_object_get(plan, "training")) || (kind != LORA && kind != ALL))
+        return;
+    if (kind == LORA)
+        printf("trains %s of rank %.0f", json_is_true(json_object_get(tune, "dora")) ? "DoRA" : "LoRA",
+               field_number(tune, "rank"));
+    else
+        fputs("trains all weights", stdout);
+    if (fixed > 0)
+        printf(" (%.0f stay as they begin)", fixed);
+    for (size_t i = 0; i < json_array_size(targets); i++)
+        printf("%s%s", i ? ", " : " on ", json_string_value(json_array_get(targets, i)));
+    if (decay > 0 && decay < 1)
+        printf("; a layer learns %g times as fast as the one above it", decay);
+    putchar('\n');
 }
 
 void ctl_print_plan(const json_t *job)
@@ -106,6 +170,9 @@ void ctl_print_plan(const json_t *job)
         printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));
+    if (table_rows(t))
+        print_tune(plan);
+    print_replicas(plan);
     const size_t more = json_array_size(json_object_get(plan, "more"));
     if (more && *field_text(plan, "schedule", ""))
         printf("%zu adapters on the same weights, %.0f steps of each in a round\n", more + 1,
@@ -140,30 +207,21 @@ bool ctl_plan_wanted(const struct ctl *ctl)
     return ctl->plans || opts_flag(ctl->opts, "dry-run");
 }
 
-/* The daemon says what it waits for where the model is on its way: it is asked for as long as that
- * changes, and a minute longer. */
 static int ask(const struct ctl *ctl, enum job_type type, json_t *spec, json_t **ret)
 {
     enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
-    char last[1000] = "";
-    int64_t since = 0;
+    struct model_wait wait = {.last = ""};
+    int rc;
     for (;;) {
         json_t *answer = NULL;
-        const int rc = ctl_spec_send(ctl, "/v1/plan", type, json_incref(spec), WITHIN_S, &answer);
-        const char *why = field_text(answer, "waits_for", NULL);
-        if (rc || !why) {
+        rc = ctl_spec_send(ctl, "/v1/plan", type, json_incref(spec), WITHIN_S, &answer);
+        if (!rc && !model_wait_goes_on(&wait, answer, &rc) && !rc) {
             *ret = answer;
-            return rc;
-        }
-        const int64_t now = ctl_now_ms();
-        if (strcmp(last, why) != 0) {
-            fprintf(stderr, "%s\n", why);
-            snprintf(last, sizeof last, "%s", why);
-            since = now;
+            return CTL_OK;
         }
         json_decref(answer);
-        if (now - since >= STILL_MS)
-            return ctl_fail(CTL_FAILED, "no plan can be made yet: %s", last);
+        if (rc)
+            return rc;
     }
 }
 
@@ -190,5 +248,5 @@ int ctl_plan_ask(const struct ctl *ctl, enum job_type type, json_t *spec, const 
 
 int ctl_plan_main(struct ctl *ctl)
 {
-    return ctl_usage(ctl, "plan needs a job: train, generate, score or serve, with its options");
+    return ctl_usage(ctl, "plan needs a job: train, generate, score, serve or eval, with its options");
 }

@@ -92,23 +92,29 @@ static json_t *value_json(const struct opts *o, const struct field *f, const cha
     case FIELD_NUMBER: return json_real(opts_float(o, name));
     case FIELD_LIST: return strcmp(f->items, "integer") ? list_json(o, name) : ids_json(opts_str(o, name));
     default:
-        if (f->path == FIELD_MODEL && ctl_model_is_name(opts_str(o, name)))
+        if ((f->path == FIELD_MODEL || f->path == FIELD_ADAPTER) && ctl_model_is_name(opts_str(o, name)))
             return json_string(opts_str(o, name));
         return is_path(f, opts_str(o, name)) ? path_json(opts_str(o, name)) : json_string(opts_str(o, name));
     }
 }
 
-int ctl_spec_named_path(const struct ctl *ctl, const char *text, json_t *to)
+int ctl_spec_named_path(const struct ctl *ctl, const char *option, bool is_adapter, const char *text,
+                        json_t *to)
 {
     const char *eq = strchr(text, '='), *slash = strchr(text, '/');
     const bool has_name = eq && (!slash || eq < slash);
-    char *path = ctl_absolute_path(has_name ? eq + 1 : text), *last = strrchr(path, '/');
-    char *name = has_name ? xstrndup(text, (size_t)(eq - text)) : xstrdup(last ? last + 1 : path);
+    const char *given = has_name ? eq + 1 : text;
+    const bool is_of_store = is_adapter && ctl_model_is_name(given);
+    char *path = is_of_store ? xstrdup(given) : ctl_absolute_path(given), *slash_at = strrchr(path, '/');
+    const char *last = slash_at ? slash_at + 1 : path;
+    char *name = has_name ? xstrndup(text, (size_t)(eq - text))
+                          : xstrndup(last, is_of_store ? strcspn(last, "@") : strlen(last));
     int rc = CTL_OK;
     if (json_object_get(to, name))
-        rc = ctl_usage(ctl, "--adapter: there are two with the name \"%s\": give one another NAME=DIR", name);
+        rc =
+            ctl_usage(ctl, "--%s: there are two with the name \"%s\": give one another NAME=…", option, name);
     else if (json_object_set_new(to, name, json_string(path)))
-        rc = ctl_usage(ctl, "--adapter: a name or a path is not UTF-8");
+        rc = ctl_usage(ctl, "--%s: a name or a path is not UTF-8", option);
     free(name);
     free(path);
     return rc;
@@ -121,7 +127,7 @@ static int put_named_paths(const struct ctl *ctl, const struct field *f, const c
     json_t *named = json_object();
     int rc = CTL_OK;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = ctl_spec_named_path(ctl, items[i], named);
+        rc = ctl_spec_named_path(ctl, option, f->path == FIELD_ADAPTER, items[i], named);
     if (rc)
         json_decref(named);
     else

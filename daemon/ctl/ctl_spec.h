@@ -20,8 +20,10 @@ int ctl_spec_check(const struct ctl *ctl, enum job_type type, const json_t *spec
  * Values are taken as JSON where they are JSON. `example` is for the complaint. */
 int ctl_spec_pairs(const struct ctl *ctl, const char *option, const char *key, const char *example,
                    json_t *spec);
-/* "NAME=DIR", or DIR, whose last part is the name: a new member of `to`, with an absolute path. */
-int ctl_spec_named_path(const struct ctl *ctl, const char *text, json_t *to);
+/* "NAME=DIR", or DIR, whose last part is the name: a new member of `to`, with an absolute path. Of
+ * an adapter (`is_adapter`) it may be a name of the store. `option` is for the complaint. */
+int ctl_spec_named_path(const struct ctl *ctl, const char *option, bool is_adapter, const char *text,
+                        json_t *to);
 /* Posts it there, and waits so long for the answer. Takes over spec. */
 int ctl_spec_send(const struct ctl *ctl, const char *path, enum job_type type, json_t *spec,
                   unsigned within_s, json_t **ret);

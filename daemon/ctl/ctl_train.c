@@ -41,8 +41,8 @@ static int check(const struct ctl *ctl)
         return ctl_usage(ctl, "\"%s\": train takes options only", ctl->args[0]);
     const char *schedule = opts_str(ctl->opts, "schedule");
     const bool is_name = sched_info(schedule) || !strcmp(schedule, "auto");
-    static const char *const planned[] = {"schedule", "chunks", "recompute", "microbatches",
-                                          "micro-batch-size"};
+    static const char *const planned[] = {"schedule",     "chunks",           "recompute",
+                                          "microbatches", "micro-batch-size", "parallel"};
     for (size_t i = 0; opts_is_set(ctl->opts, "plan") && i < sizeof planned / sizeof *planned; i++)
         if (opts_is_set(ctl->opts, planned[i]))
             return ctl_usage(ctl, "--plan already sets what --%s sets: give one", planned[i]);

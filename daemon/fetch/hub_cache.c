@@ -74,10 +74,13 @@ static bool has_shards(const char *snapshot)
 char *hub_cache_snapshot(const char *folder, const struct model_name *name, const char *commit)
 {
     char *snapshot = xasprintf("%s/models--%s--%s/snapshots/%s", folder, name->org, name->name, commit);
-    const bool has_tokenizer = has(snapshot, "tokenizer.json"),
-               is_whole = has(snapshot, "config.json") && has_tokenizer &&
-                          (has(snapshot, "model.safetensors") || has_shards(snapshot));
-    if (is_whole)
+    const bool is_model = has(snapshot, "config.json"),
+               has_tokenizer = has(snapshot, "tokenizer.json") || has(snapshot, "tiktoken.model"),
+               is_whole =
+                   is_model && has_tokenizer && (has(snapshot, "model.safetensors") || has_shards(snapshot)),
+               is_adapter = !is_model && has(snapshot, "adapter_config.json") &&
+                            has(snapshot, "adapter_model.safetensors");
+    if (is_whole || is_adapter)
         return snapshot;
     free(snapshot);
     return NULL;

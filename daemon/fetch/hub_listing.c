@@ -8,6 +8,9 @@
 #include "daemon/common/xalloc.h"
 
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+static const char model_config[] = "config.json", adapter_config[] = "adapter_config.json";
+/* PEFT's first: where both are, they hold the same values. */
+static const char *const adapter_weights[] = {"adapter_model.safetensors", "adapters.safetensors"};
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -47,7 +50,8 @@ static bool is_pickle(const char *name)
 /* Files of the model itself lie beside each other; folders hold other forms of it. */
 static bool is_wanted(const char *name)
 {
-    static const char *const names[] = {"config.json",
+    static const char *const names[] = {model_config,
+                                        adapter_config,
                                         "generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer_config.json",
@@ -56,6 +60,7 @@ static bool is_wanted(const char *name)
                                         "vocab.json",
                                         "merges.txt",
                                         "tokenizer.model",
+                                        "tiktoken.model",
                                         "chat_template.json",
                                         "chat_template.jinja",
                                         index_name};
@@ -224,8 +229,27 @@ static void keep_weights(struct hub_listing *l, const json_t *shards)
     l->n = kept;
 }
 
+/* Of an adapter its configuration and one file of weights: what a training keeps beside them, to go
+ * on, is of no use elsewhere. A model needs no adapter's configuration. */
+static void keep_kind(struct hub_listing *l, bool is_adapter)
+{
+    const char *weights = NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < sizeof adapter_weights / sizeof *adapter_weights && !weights; i++)
+        weights = hub_listing_find(l, adapter_weights[i]) ? adapter_weights[i] : NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        const char *name = l->files[i].name;
+        const bool is_config = !strcmp(name, adapter_config);
+        if (is_adapter ? is_config || (weights && !strcmp(name, weights)) : !is_config)
+            l->files[kept++] = l->files[i];
+    }
+    l->n = kept;
+}
+
 int hub_listing_choose(struct hub_listing *listing, const char *index, size_t size, struct err *err)
 {
+    const bool is_model = hub_listing_find(listing, model_config),
+               is_adapter = !is_model && hub_listing_find(listing, adapter_config);
     json_t *json = index ? json_loadb(index, size, 0, NULL) : NULL;
     const json_t *map = json_object_get(json, "weight_map");
     json_t *shards = map ? shards_of(map) : NULL;
@@ -234,7 +258,8 @@ int hub_listing_choose(struct hub_listing *listing, const char *index, size_t si
         r = err_set(err, -EBADMSG, "%s cannot be read: it has no weight_map", index_name);
     else if (shards)
         r = check_shards(listing, shards, err);
-    if (!r)
+    keep_kind(listing, is_adapter);
+    if (!r && !is_adapter)
         keep_weights(listing, shards);
     json_decref(shards);
     json_decref(json);
@@ -247,7 +272,8 @@ int hub_listing_choose(struct hub_listing *listing, const char *index, size_t si
                         ? ", only as .bin or .pt files, which are programs that ringd does not run: "
                           "look for a copy of the model with safetensors"
                         : "");
-    if (!r && !hub_listing_find(listing, "config.json"))
-        r = err_set(err, -ENOENT, "it has no config.json: it is not the repository of a model");
+    if (!r && !is_model && !is_adapter)
+        r = err_set(err, -ENOENT,
+                    "it has no config.json and no adapter_config.json: it is neither a model nor an adapter");
     return r;
 }

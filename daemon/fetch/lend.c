@@ -10,7 +10,8 @@
 
 enum {
     PATIENCE_MS = 30000, /* of a taker that takes nothing */
-    BEAT_MS = 5000       /* without a word, a taker hears that this end is there */
+    BEAT_MS = 5000,      /* without a word, a taker hears that this end is there */
+    HEAD_GUESS = 100000  /* bytes that are asked for while nobody knows how long a head is */
 };
 
 struct lend {
@@ -152,7 +153,8 @@ static int take_want(struct lend *l, const struct carry_frame *f)
     const struct manifest *m = l->setup.manifest;
     if (l->n)
         return refuse(l, "a taker asks for more before it has what it asked for");
-    if (f->a >= m->blocks || f->b > m->first[manifest_file_of(m, f->a) + 1] - f->a)
+    if (f->a >= m->blocks ||
+        f->b > (manifest_is_head(m, f->a) ? 1 : m->first[manifest_file_of(m, f->a) + 1] - f->a))
         return refuse(l, "a taker asks for a block that the model does not have");
     l->first = l->block = f->a;
     l->n = f->b;
@@ -203,19 +205,59 @@ bool lend_tick(void *owner)
 
 /* --- its life --------------------------------------------------------------------------------- */
 
+static int ask(struct lend *l, uint64_t at, uint64_t end,
+               int (*take)(void *owner, const void *bytes, size_t n, struct err *err), struct err *err)
+{
+    const struct manifest *m = l->setup.manifest;
+    struct pull_bytes b = {.file = &m->files[manifest_file_of(m, l->first)],
+                           .at = at,
+                           .end = end,
+                           .take = take,
+                           .waits = on_waits,
+                           .owner = l};
+    const struct pull_source from = {l->hub, l->setup.org, l->setup.name, l->setup.commit};
+    return at < end ? pull_bytes(&from, &b, err) : 0;
+}
+
+/* No more than HEAD_GUESS. */
+static int keep(void *owner, const void *bytes, size_t n, struct err *err)
+{
+    struct lend *l = owner;
+    (void)err;
+    memcpy(l->piece + l->piece_n, bytes, n);
+    l->piece_n += n;
+    return 0;
+}
+
+/* Most heads come with one request. */
+static int give_head(struct lend *l, struct err *err)
+{
+    struct manifest *m = l->setup.manifest;
+    const uint64_t most = m->files[manifest_file_of(m, l->first)].size,
+                   guess = most < HEAD_GUESS ? most : HEAD_GUESS;
+    const int r = ask(l, 0, guess, keep, err);
+    if (r)
+        return r;
+    manifest_set_head(m, l->first, l->piece);
+    const uint32_t size = manifest_size(m, l->first);
+    l->piece_n = size < guess ? size : guess;
+    if (flush(l)) {
+        l->is_gone = true;
+        return 0;
+    }
+    return ask(l, guess, size, give, err);
+}
+
 static int give_run(struct lend *l, struct err *err)
 {
     const struct manifest *m = l->setup.manifest;
     const uint32_t last = l->first + l->n - 1;
-    struct pull_bytes b = {.file = &m->files[manifest_file_of(m, l->first)],
-                           .at = manifest_offset(m, l->first),
-                           .end = manifest_offset(m, last) + manifest_size(m, last),
-                           .take = give,
-                           .waits = on_waits,
-                           .owner = l};
-    const struct pull_source from = {l->hub, l->setup.org, l->setup.name, l->setup.commit};
-    const int r = pull_bytes(&from, &b, err);
+    const int r = manifest_is_head(m, l->first)
+                      ? give_head(l, err)
+                      : ask(l, manifest_offset(m, l->first),
+                            manifest_offset(m, last) + manifest_size(m, last), give, err);
     l->n = 0;
+    l->piece_n = 0;
     return r;
 }
 

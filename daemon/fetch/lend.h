@@ -12,8 +12,8 @@
 
 struct lend_setup { /* all borrowed */
     const char *content;
-    const struct manifest *manifest;
-    const uint8_t *list; /* the same as bytes */
+    struct manifest *manifest; /* how long heads are is noted there */
+    const uint8_t *list;       /* the same as bytes */
     size_t list_n;
     const char *org, *name, *commit;
     struct carry_line *line;        /* to the taker */

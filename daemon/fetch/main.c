@@ -282,12 +282,20 @@ static int lend(struct fetch_task *f, const struct hub_pull_setup *setup, const 
     return r;
 }
 
+/* Of "add": the folder, or where ringd keeps the result that was meant for it. Else NULL. */
+static const char *folder_of(const json_t *order)
+{
+    const char *folder = json_string_value(json_object_get(order, "folder")),
+               *kept = json_string_value(json_object_get(order, "kept"));
+    const bool is_closed = folder && access(folder, R_OK | X_OK);
+    return is_closed && kept && !access(kept, R_OK | X_OK) ? kept : folder;
+}
+
 static int work(struct fetch_task *f, const json_t *order, struct err *err)
 {
     const char *what = json_string_value(json_object_get(order, "do")),
                *model = json_string_value(json_object_get(order, "model")),
-               *dir = json_string_value(json_object_get(order, "dir")),
-               *folder = json_string_value(json_object_get(order, "folder"));
+               *dir = json_string_value(json_object_get(order, "dir")), *folder = folder_of(order);
     struct hub_pull_setup setup = {.endpoint = endpoint_of(),
                                    .is_offline = is_offline(),
                                    .owner = f,

@@ -28,12 +28,21 @@ static uint64_t blocks_of(const struct hub_file *f)
     return (f->size + BLOCK_BYTES - 1) / BLOCK_BYTES;
 }
 
+bool manifest_is_weights(const struct hub_file *file)
+{
+    const char *ending = strrchr(file->name, '.');
+    return file->size > BLOCK_BYTES && ending && !strcmp(ending, ".safetensors");
+}
+
 /* Files that are sorted, of which each size is at most HUB_BYTES_MAX. */
 static int lay_out(struct manifest *m, struct err *err)
 {
     bool has_config = false;
     uint64_t blocks = 0;
+    uint32_t heads = 0;
     m->first = xcalloc(m->n + 1, sizeof *m->first);
+    m->heads = xcalloc(m->n + 1, sizeof *m->heads);
+    m->head_bytes = xcalloc(m->n + 1, sizeof *m->head_bytes);
     for (size_t i = 0; i < m->n; i++) {
         const struct hub_file *f = &m->files[i];
         if (!hub_file_is_wanted(f->name))
@@ -43,14 +52,17 @@ static int lay_out(struct manifest *m, struct err *err)
         m->first[i] = (uint32_t)blocks;
         blocks += blocks_of(f);
         m->bytes += f->size;
-        has_config |= !strcmp(f->name, "config.json");
+        if (manifest_is_weights(f))
+            m->heads[heads++] = (uint32_t)i;
+        has_config |= !strcmp(f->name, "config.json") || !strcmp(f->name, "adapter_config.json");
         if (m->bytes > HUB_BYTES_MAX)
             return err_set(err, -EBADMSG, "%s has more bytes than any model: at most 16 TiB can be carried",
                            damaged);
     }
     if (!has_config)
-        return err_set(err, -EBADMSG, "%s has no config.json", damaged);
-    m->first[m->n] = m->blocks = (uint32_t)blocks;
+        return err_set(err, -EBADMSG, "%s has no config.json and no adapter_config.json", damaged);
+    m->first[m->n] = (uint32_t)blocks;
+    m->blocks = (uint32_t)blocks + heads;
     return 0;
 }
 
@@ -77,6 +89,8 @@ void manifest_free(struct manifest *m)
         return;
     free(m->files);
     free(m->first);
+    free(m->heads);
+    free(m->head_bytes);
     free(m->hashes);
     free(m);
 }
@@ -247,6 +261,8 @@ uint8_t (*manifest_hashes_of(const struct manifest *m, const char *name))[DIGEST
 size_t manifest_file_of(const struct manifest *m, uint32_t block)
 {
     size_t low = 0, high = m->n;
+    if (manifest_is_head(m, block))
+        return m->heads[block - m->first[m->n]];
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
         if (m->first[middle] <= block)
@@ -259,13 +275,89 @@ size_t manifest_file_of(const struct manifest *m, uint32_t block)
 
 uint64_t manifest_offset(const struct manifest *m, uint32_t block)
 {
-    return (uint64_t)(block - m->first[manifest_file_of(m, block)]) * BLOCK_BYTES;
+    return manifest_is_head(m, block)
+               ? 0
+               : (uint64_t)(block - m->first[manifest_file_of(m, block)]) * BLOCK_BYTES;
 }
 
 uint32_t manifest_size(const struct manifest *m, uint32_t block)
 {
     const uint64_t left = m->files[manifest_file_of(m, block)].size - manifest_offset(m, block);
+    if (manifest_is_head(m, block)) {
+        const uint32_t known = m->head_bytes[block - m->first[m->n]];
+        return known ? known : HEAD_LENGTH;
+    }
     return left < BLOCK_BYTES ? (uint32_t)left : BLOCK_BYTES;
+}
+
+/* --- heads ------------------------------------------------------------------------------------ */
+
+bool manifest_is_head(const struct manifest *m, uint32_t block)
+{
+    return block >= m->first[m->n];
+}
+
+uint32_t manifest_head_of(const struct manifest *m, size_t file)
+{
+    for (uint32_t b = m->first[m->n]; b < m->blocks; b++)
+        if (m->heads[b - m->first[m->n]] == file)
+            return b;
+    return UINT32_MAX;
+}
+
+/* Of what no such file can be no more is wanted: who opens it says so. */
+void manifest_set_head(struct manifest *m, uint32_t head, const uint8_t length[HEAD_LENGTH])
+{
+    const uint64_t size = m->files[manifest_file_of(m, head)].size;
+    uint64_t n = 0;
+    for (size_t i = 0; i < HEAD_LENGTH; i++)
+        n |= (uint64_t)length[i] << 8 * i;
+    const bool is_possible = n <= HEAD_MOST - HEAD_LENGTH && n <= size - HEAD_LENGTH;
+    m->head_bytes[head - m->first[m->n]] = HEAD_LENGTH + (is_possible ? (uint32_t)n : 0);
+}
+
+void manifest_forget_head(struct manifest *m, uint32_t head)
+{
+    m->head_bytes[head - m->first[m->n]] = 0;
+}
+
+static int read_at(int fd, uint8_t *to, size_t n, uint64_t at)
+{
+    const ssize_t got = pread(fd, to, n, (off_t)at);
+    return got == (ssize_t)n ? 0 : got < 0 ? -errno : -EIO;
+}
+
+int manifest_read_head(struct manifest *m, uint32_t head, int fd, uint8_t ret[DIGEST])
+{
+    enum { PART = 64 << 10 };
+    uint8_t part[PART];
+    int r = read_at(fd, part, HEAD_LENGTH, 0);
+    if (r)
+        return r;
+    manifest_set_head(m, head, part);
+    struct digest *digest = digest_new();
+    for (uint32_t at = 0, size = manifest_size(m, head), n; at < size && !r; at += n) {
+        n = size - at < PART ? size - at : PART;
+        r = read_at(fd, part, n, at);
+        digest_add(digest, part, n);
+    }
+    digest_take(digest, ret);
+    digest_free(digest);
+    return r;
+}
+
+int manifest_note_heads(struct manifest *m, int folder, struct err *err)
+{
+    for (uint32_t b = m->first[m->n]; b < m->blocks; b++) {
+        const char *name = m->files[manifest_file_of(m, b)].name;
+        const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC),
+                  r = fd < 0 ? -errno : manifest_read_head(m, b, fd, m->hashes[b]);
+        if (fd >= 0)
+            close(fd);
+        if (r)
+            return err_set(err, r, "the head of %s cannot be read: %s", name, strerror(-r));
+    }
+    return 0;
 }
 
 /* --- on the disk ------------------------------------------------------------------------------ */

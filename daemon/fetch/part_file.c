@@ -14,15 +14,17 @@
 #include "engine/file/boot_id.h"
 #include "engine/file/have_map.h"
 #include "daemon/fetch/manifest.h"
+#include "daemon/fetch/syncer.h"
 
-enum { READ_BYTES = 1 << 20 };
+enum { READ_BYTES = 1 << 20, MARK = BOOT_ID + 40 };
 
 struct part_file {
     int folder, fd, synced; /* folder: borrowed */
     struct hub_file file;
     char part[HUB_FILE_NAME + 8], mark[HUB_FILE_NAME + 8];
-    uint64_t at, at_sync; /* bytes on the disk, and of those that survive a power cut */
-    struct digest *hash;  /* owned: of the first `at` bytes */
+    struct syncer *syncer; /* owned; NULL before the first block */
+    uint64_t at, at_sync;  /* bytes on the disk; and of those that a sync was asked for */
+    struct digest *hash;   /* owned: of the first `at` bytes */
     struct block_hasher blocks;
     uint8_t (*hashes)[DIGEST]; /* borrowed; NULL */
 };
@@ -93,20 +95,24 @@ int part_file_check(int folder, struct hub_file *file, uint8_t (*blocks)[DIGEST]
 
 /* --- what survives ---------------------------------------------------------------------------- */
 
+static size_t mark_text(const struct part_file *p, char ret[MARK])
+{
+    char boot[BOOT_ID];
+    boot_id(boot);
+    return (size_t)snprintf(ret, MARK, "%s %020" PRIu64 "\n", boot, p->at_sync);
+}
+
 static int write_mark(struct part_file *p)
 {
-    char boot[BOOT_ID], text[BOOT_ID + 40];
-    boot_id(boot);
-    const int n = snprintf(text, sizeof text, "%s %020" PRIu64 "\n", boot, p->at_sync);
-    if (pwrite(p->synced, text, (size_t)n, 0) != n || fdatasync(p->synced))
-        return -errno;
-    return 0;
+    char text[MARK];
+    const size_t n = mark_text(p, text);
+    return sync_note(p->synced, text, n, 0);
 }
 
 /* How much of what there is can be relied on. */
 static uint64_t read_mark(int synced, uint64_t size)
 {
-    char text[BOOT_ID + 40] = "", boot[BOOT_ID], then[BOOT_ID] = "";
+    char text[MARK] = "", boot[BOOT_ID], then[BOOT_ID] = "";
     uint64_t at = 0;
     const ssize_t n = pread(synced, text, sizeof text - 1, 0);
     boot_id(boot);
@@ -155,6 +161,28 @@ static int sync_part(struct part_file *p)
     return write_mark(p);
 }
 
+/* Beside what comes. */
+static int ask_sync(struct part_file *p)
+{
+    char text[MARK];
+    const uint64_t fresh = p->at - p->at_sync;
+    const int r = p->syncer ? 0 : syncer_new(&p->syncer);
+    if (r)
+        return r;
+    p->at_sync = p->at;
+    const size_t n = mark_text(p, text);
+    return syncer_ask(
+        p->syncer,
+        &(struct sync_order){
+            .before = -1, .file = p->fd, .note = p->synced, .bytes = text, .n = n, .fresh = fresh});
+}
+
+/* What was asked for and has not begun says more than will be there. */
+static int forget_sync(struct part_file *p)
+{
+    return p->syncer ? syncer_forget(p->syncer, p->fd) : 0;
+}
+
 static int say(const struct part_file *p, int r, struct err *err)
 {
     return r == -ENOSPC || r == -EDQUOT ? err_set(err, r,
@@ -192,7 +220,7 @@ static int go_on(struct part_file *p)
         return -errno;
     p->at = find_end(p, (uint64_t)st.st_size);
     p->at_sync = p->at;
-    if (ftruncate(p->fd, (off_t)p->at))
+    if (ftruncate(p->fd, (off_t)p->at) || fsync(p->folder)) /* its own name and the mark's survive, too */
         return -errno;
     begin_hashes(p);
     int r = hash_file(p->hash, &p->blocks, p->fd, p->at);
@@ -240,7 +268,7 @@ int part_file_write(struct part_file *p, const void *bytes, size_t n, struct err
         n -= (size_t)put;
         p->at += (uint64_t)put;
     }
-    const int r = p->at - p->at_sync >= PART_SYNC_BYTES ? sync_part(p) : 0;
+    const int r = p->at - p->at_sync >= BLOCK_BYTES ? ask_sync(p) : 0;
     return r ? say(p, r, err) : 0;
 }
 
@@ -253,8 +281,10 @@ int part_file_restart(struct part_file *p, struct err *err)
 {
     digest_free(p->hash);
     begin_hashes(p);
+    int r = forget_sync(p);
     p->at = p->at_sync = 0;
-    const int r = ftruncate(p->fd, 0) ? -errno : write_mark(p);
+    if (!r)
+        r = ftruncate(p->fd, 0) ? -errno : write_mark(p);
     return r ? say(p, r, err) : 0;
 }
 
@@ -269,7 +299,7 @@ static int name_it(const struct part_file *p)
 int part_file_finish(struct part_file *p, struct err *err)
 {
     struct digest *hash = p->hash;
-    int r = 0;
+    int r = forget_sync(p);
     p->hash = NULL;
     const bool is_right = hash_is(hash, &p->file) && p->at == p->file.size;
     if (!is_right) {
@@ -280,7 +310,7 @@ int part_file_finish(struct part_file *p, struct err *err)
             "%s: the bytes that came are not those that the hub announced, for their hash differs: they "
             "were thrown away",
             p->file.name);
-    } else if ((r = name_it(p))) {
+    } else if (r || (r = name_it(p))) {
         say(p, r, err);
     }
     part_file_close(p);
@@ -291,6 +321,7 @@ void part_file_close(struct part_file *p)
 {
     if (!p)
         return;
+    syncer_free(p->syncer);
     digest_free(p->hash);
     block_hasher_done(&p->blocks);
     if (p->fd >= 0)

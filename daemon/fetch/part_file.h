@@ -2,9 +2,9 @@
  *
  * A file on its way: NAME.part in a folder, which becomes NAME when it is whole and its hash is the
  * one that was announced. What is on the disk is gone on from. After a crash of the process that is
- * all of it; after a power cut what was synced, which NAME.synced says. Where other nodes have
- * brought it so far, NAME.have says what is there: what leads without a gap is gone on from. One
- * thread. */
+ * all of it; after a power cut what was synced, which NAME.synced says: a thread syncs block after
+ * block while more comes (syncer.h). Where other nodes have brought it so far, NAME.have says what
+ * is there: what leads without a gap is gone on from. For one thread. */
 #ifndef DAEMON_PART_FILE_H
 #define DAEMON_PART_FILE_H
 
@@ -15,8 +15,6 @@
 #include "engine/err.h"
 
 struct part_file;
-
-enum { PART_SYNC_BYTES = 64 << 20 /* what a power cut costs, at most */ };
 
 /* folder: an open directory, borrowed as `file`, whose size and hash are known. Reads what is
  * there, for its hash. ret_at: how many bytes that are. blocks: gets the hashes of its blocks,

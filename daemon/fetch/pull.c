@@ -253,12 +253,9 @@ static int get_all(struct model_pull *p, struct err *err)
 {
     int r = 0;
     for (int turn = 0; turn < 2; turn++)
-        for (size_t i = 0; i < p->listing.n && !r; i++) {
-            const char *ending = strrchr(p->listing.files[i].name, '.');
-            const bool is_weights = ending && !strcmp(ending, ".safetensors");
-            if (is_weights == (turn == 1))
+        for (size_t i = 0; i < p->listing.n && !r; i++)
+            if (manifest_is_weights(&p->listing.files[i]) == (turn == 1))
                 r = get_file(p, &p->listing.files[i], err);
-        }
     return r;
 }
 
@@ -266,6 +263,9 @@ static int get_all(struct model_pull *p, struct err *err)
 
 static int settle(const struct model_pull *p, const char *in_place, bool added, struct err *err)
 {
+    const int r = manifest_note_heads(p->manifest, p->folder, err);
+    if (r)
+        return r;
     return settle_model(&(struct settle_setup){.dir = p->setup->dir,
                                                .model = p->model,
                                                .source = in_place ? NULL : p->setup->endpoint,
@@ -388,21 +388,8 @@ static int bring(const struct hub_pull_setup *setup, const struct model_name *na
 
 /* --- folders of users ------------------------------------------------------------------------- */
 
-static bool has_file(const char *folder, const char *name)
-{
-    char *path = xasprintf("%s/%s", folder, name);
-    const bool has = !access(path, F_OK);
-    free(path);
-    return has;
-}
-
 static int read_folder(struct model_pull *p, const char *folder, struct err *err)
 {
-    if (has_file(folder, "adapter_config.json") && !has_file(folder, "config.json"))
-        return err_set(err, -ENOTSUP,
-                       "%s is an adapter, and only models have names: add the model that `ringctl merge` "
-                       "makes of it",
-                       folder);
     int r = read_snapshot(p, folder, err);
     if (r == -EACCES || r == -ENOENT)
         err_prefix(

@@ -60,8 +60,27 @@ static bool is_known(const uint8_t hash[DIGEST])
     return memcmp(hash, unknown, DIGEST) != 0;
 }
 
+/* The head of a file has a hash of its own. */
+static int verify_head(int fd, const struct hub_file *file, struct manifest *m, struct err *err)
+{
+    uint8_t found[DIGEST];
+    size_t i = 0;
+    while (i < m->n && strcmp(m->files[i].name, file->name) != 0)
+        i++;
+    const uint32_t head = i < m->n ? manifest_head_of(m, i) : UINT32_MAX;
+    if (head == UINT32_MAX || !manifest_knows(m, head))
+        return 0;
+    if (manifest_read_head(m, head, fd, found))
+        return err_set(err, -EIO, "the head of %s cannot be read", file->name);
+    return memcmp(found, m->hashes[head], DIGEST)
+               ? err_set(err, -EBADMSG,
+                         "the head of %s is not what came: it has been changed, or the disk is damaged",
+                         file->name)
+               : 0;
+}
+
 /* manifest: NULL: only its whole hash is known. */
-static int verify_file(int folder, struct hub_file *file, const struct manifest *manifest, struct err *err)
+static int verify_file(int folder, struct hub_file *file, struct manifest *manifest, struct err *err)
 {
     const size_t n = (size_t)((file->size + BLOCK_BYTES - 1) / BLOCK_BYTES);
     uint8_t(*listed)[DIGEST] = manifest ? manifest_hashes_of(manifest, file->name) : NULL;
@@ -73,13 +92,18 @@ static int verify_file(int folder, struct hub_file *file, const struct manifest 
     for (size_t b = 0; !r && b < n && listed; b++)
         if (is_known(listed[b]) && memcmp(listed[b], found[b], sizeof *found) != 0)
             r = err_set(err, -EBADMSG, "%s does not fit the list of the model's blocks", file->name);
+    const int fd = r || !listed ? -1 : openat(folder, file->name, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        r = verify_head(fd, file, manifest, err);
+        close(fd);
+    }
     free(found);
     return r;
 }
 
 /* Blocks that have come of a file that is not whole. */
 static int verify_part(int folder, const struct hub_file *file, const struct have_map *have,
-                       const struct manifest *manifest, struct err *err)
+                       struct manifest *manifest, struct err *err)
 {
     uint8_t(*listed)[DIGEST] = manifest ? manifest_hashes_of(manifest, file->name) : NULL, found[DIGEST];
     const int fd = listed ? openat(folder, file->name, O_RDONLY | O_CLOEXEC) : -1;
@@ -89,6 +113,8 @@ static int verify_part(int folder, const struct hub_file *file, const struct hav
                 ? err_set(err, -EBADMSG,
                           "%s is here in part, and cannot be compared with a list of its blocks", file->name)
                 : 0;
+    if (!r && have_map_has_head(have))
+        r = verify_head(fd, file, manifest, err);
     for (uint32_t b = 0; !r && (uint64_t)b * BLOCK_BYTES < file->size; b++) {
         const uint64_t at = (uint64_t)b * BLOCK_BYTES, left = file->size - at;
         const size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
@@ -111,7 +137,7 @@ static int verify_part(int folder, const struct hub_file *file, const struct hav
 }
 
 /* ret_n: bytes that were read. */
-static int verify_one(int folder, struct hub_file *file, const struct manifest *manifest, uint64_t *ret_n,
+static int verify_one(int folder, struct hub_file *file, struct manifest *manifest, uint64_t *ret_n,
                       struct err *err)
 {
     struct have_map *have;

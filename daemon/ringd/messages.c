@@ -97,6 +97,8 @@ static void on_job_landed(struct node *n, const uint8_t from[16], const json_t *
 
 HANDLER(on_model_want, supply_take_want(n->supply, from, body))
 HANDLER(on_model_told, supply_take_told(n->supply, from, body))
+HANDLER(on_model_push, supply_take_push(n->supply, from, body))
+HANDLER(on_model_pushed, supply_take_pushed(n->supply, from, body))
 HANDLER(on_model_give, supply_take_give(n->supply, from, body))
 HANDLER(on_model_denied, supply_take_denied(n->supply, from, body))
 HANDLER(on_model_census, supply_take_census(n->supply, from, body))
@@ -163,6 +165,8 @@ static const struct {
     [MESSAGE_CLIENT_KEYS] = {on_client_keys},
     [MESSAGE_MODEL_WANT] = {on_model_want},
     [MESSAGE_MODEL_TOLD] = {on_model_told},
+    [MESSAGE_MODEL_PUSH] = {on_model_push},
+    [MESSAGE_MODEL_PUSHED] = {on_model_pushed},
     [MESSAGE_MODEL_GIVE] = {on_model_give},
     [MESSAGE_MODEL_DENIED] = {on_model_denied},
     [MESSAGE_MODEL_CENSUS] = {on_model_census},

@@ -36,6 +36,12 @@ static void add_models(json_t *uses, const struct job *job)
         return;
     add_use(uses, job->asked.model, job->id);
     add_use(uses, job->asked.draft_model, job->id);
+    add_use(uses, job->asked.adapter, job->id);
+    add_use(uses, job->asked.init_adapter, job->id);
+    const char *name;
+    json_t *adapter;
+    json_object_foreach ((json_t *)(uintptr_t)job->asked.adapters, name, adapter)
+        add_use(uses, json_string_value(adapter), job->id);
 }
 
 /* Of the jobs here and of those of other heads: this node may have a part in any. */

@@ -56,16 +56,23 @@ static const char *last_words(void *owner, const uint8_t id[16])
     return peers_last_words(n->peers, id);
 }
 
+static void note_used(const struct node *n, const json_t *model)
+{
+    if (n->supply && json_is_string(model))
+        supply_used(n->supply, json_string_value(model));
+}
+
 static void plan_here(void *owner, uint64_t job, uint32_t attempt, const struct origin *origin,
                       enum job_type type, json_t *spec, json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
-    const char *model = json_string_value(json_object_get(spec, "model")),
-               *draft = json_string_value(json_object_get(spec, "draft_model"));
-    if (n->supply && model)
-        supply_used(n->supply, model);
-    if (n->supply && draft)
-        supply_used(n->supply, draft);
+    static const char *const names[] = {"model", "draft_model", "adapter", "init_adapter"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        note_used(n, json_object_get(spec, names[i]));
+    const char *name;
+    json_t *path;
+    json_object_foreach (json_object_get(spec, "adapters"), name, path)
+        note_used(n, path);
     workers_plan(n->workers, job, attempt, origin, type, spec, nodes, loan);
 }
 
@@ -124,7 +131,8 @@ static void on_published(void *owner, uint64_t job, const char *type)
 static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)
 {
     const struct node *n = owner;
-    return supply_is_there(n->supply, model, ring, why, size);
+    return ring ? supply_is_there(n->supply, model, ring, why, size)
+                : supply_has_whole(n->supply, model, why, size);
 }
 
 static json_t *holders(void *owner, const char *model, bool *ret_parts)

@@ -74,6 +74,16 @@ static void tell_weights(struct attempt *a, const char *dir)
     weights_tell_quantized(a->events, a->rank, a->plan.weight_bits, dir, &sum);
 }
 
+static void say_compute(struct attempt *a, const struct num *num)
+{
+    if (a->plan.training && a->plan.compute == NUM_BF16 && !num_is_bf16_fast(num))
+        stage_say(
+            a->events,
+            "rank %u: this CPU is no faster in bf16, so it computes the same numbers in f32: for speed, "
+            "leave --compute out",
+            a->rank);
+}
+
 /* Every stage here carves it in its own way. */
 static int alloc_scratch(struct slab *ret, size_t bytes, bool is_shared, struct err *err)
 {
@@ -93,13 +103,17 @@ static int open_stages(struct attempt *a, const struct config *config, struct nu
     if (!r)
         r = stage_chunks(&bytes, &a->plan, config, a->rank, err);
     if (!r)
-        r = alloc_scratch(&a->scratch, bytes.work, a->plan.stages > a->plan.ranks, err);
+        r = alloc_scratch(
+            &a->scratch, bytes.work,
+            a->plan.stages > job_plan_places_of(&a->plan, job_plan_replica_of(&a->plan, a->rank)), err);
+    slice_lanes_init(&a->slices, &a->plan, a->rank, a->progress);
     for (size_t s = 0; s < a->plan.stages && !r; s++) {
-        struct stage_spec spec = job_plan_stage(&a->plan, config, s);
+        struct stage_spec spec = job_plan_stage(&a->plan, config, s, job_plan_replica_of(&a->plan, a->rank));
         spec.cache_dir = dir;
         spec.scratch = &a->scratch;
         spec.maps = maps;
-        if (a->plan.place[s] == a->rank)
+        spec.gather = &a->slices.gather;
+        if (job_plan_is_at(&a->plan, s, a->rank))
             r = stage_open(&a->stages[s], num, &spec, err);
     }
     if (!r)
@@ -195,12 +209,14 @@ int attempt_compare(struct attempt *a, const struct config *config, struct err *
 int attempt_open(struct attempt *a, const struct config *config, struct num *num, struct maps *maps,
                  struct err *err)
 {
-    num_set_compute(num, a->plan.compute);
+    num_set_compute(num, job_plan_compute(&a->plan));
+    say_compute(a, num);
     cell_limit_memory(a->plan.bytes[a->rank], mapped_bytes(a), (unsigned)num_threads(num),
                       memory_of_machine());
     int r = open_stages(a, config, num, maps, err);
     if (!r)
         r = exchange_new(&a->exchange, a->progress, err);
+    a->slices.exchange = a->exchange;
     if (!r)
         r = open_hold(a, config, err);
     const struct runner_setup setup = {.plan = &a->plan,

@@ -15,6 +15,7 @@
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/stage_event.h"
 #include "daemon/stage/stage_runner.h"
+#include "daemon/stage/task/slice_lanes.h"
 
 struct maps;
 struct num;
@@ -31,7 +32,8 @@ struct attempt {
     struct stage *stages[JOB_MAX_STAGES]; /* those of this rank, */
     struct slab scratch;                  /* for whichever of them computes */
     struct exchange *exchange;
-    struct hold *hold; /* NULL: the plan has none */
+    struct slice_lanes slices; /* how those stages gather where other ranks share them */
+    struct hold *hold;         /* NULL: the plan has none */
     struct runner *runner;
     struct memory_watch memory;
     const char *draft; /* borrowed: the folder or file of the head's draft model; NULL: there is none */

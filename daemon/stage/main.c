@@ -187,9 +187,12 @@ static int find_lacks(struct process *p, struct err *err)
     int r = share_want_init(&own, &a->plan, &p->config, a->rank, err);
     if (r)
         return r;
+    const bool is_ahead = p->head.draft && draft_model_is_ahead(p->head.draft);
+    if (is_ahead) /* the model's head, and what lies behind its last layer */
+        own.units[p->config.layers + 1] = own.units[p->config.layers + 2] = true;
     if (!a->plan.tune.random_init)
         r = say_lacks(p, a->plan.model, &(struct share_ask){share_wants, share_wants_lower, &own}, err);
-    if (!r && a->draft)
+    if (!r && a->draft && !is_ahead)
         r = say_lacks(p, a->draft, &(struct share_ask){.want = NULL}, err);
     share_want_done(&own);
     return r;
@@ -325,8 +328,8 @@ static void *listen_main(void *arg)
 
 static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 {
-    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **,
-                                         struct err *) = {head_train, head_generate, head_score, head_serve};
+    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **, struct err *) = {
+        head_train, head_generate, head_score, head_serve, head_eval};
     if (!p->attempt.is_head)
         return runner_follow(p->attempt.runner, err);
     int r = head_load(&p->head, p->attempt.runner, err);

@@ -18,24 +18,103 @@ static size_t tokens_of(const struct messages *m, uint32_t mb)
     return s->start[s->n];
 }
 
-size_t message_size(const struct messages *m, const struct msg_key *key)
+size_t message_step_microbatches(const struct messages *m)
 {
+    return m->go->program == PROGRAM_TRAIN ? m->plan->microbatches : m->go->microbatches;
+}
+
+static size_t first_of(const struct messages *m, size_t replica)
+{
+    return job_plan_first_microbatch(m->plan, replica, message_step_microbatches(m));
+}
+
+bool message_is_of(const struct messages *m, size_t mb, size_t replica)
+{
+    const size_t at = mb % message_step_microbatches(m);
+    return m->plan->slices || (at >= first_of(m, replica) && at < first_of(m, replica + 1));
+}
+
+struct param_share message_part(const struct messages *m, enum unit_shared what, uint32_t stage,
+                                uint32_t part)
+{
+    const size_t parts = m->plan->parts[stage], slices = m->plan->divided ? job_plan_replicas(m->plan) : 1,
+                 slice = part % parts % slices, of = parts / slices, k = part % parts / slices,
+                 values =
+                     stage_shared_values(m->stages[stage], what, m->go->steps[part / parts].adapter, slice);
+    const size_t at = values * k / of;
+    return (struct param_share){slice, at, values * (k + 1) / of - at};
+}
+
+static size_t nodes_of(const struct job_plan *p, size_t replica)
+{
+    struct sum_node nodes[SUM_TREE_NODES];
+    return sum_tree_roots(nodes, job_plan_groups(p), job_plan_first_group(p, replica),
+                          job_plan_first_group(p, replica + 1));
+}
+
+static size_t rows_size(const struct messages *m, size_t replica)
+{
+    size_t tokens = 0;
+    for (size_t mb = 0; mb < m->go->microbatches; mb++)
+        if (message_is_of(m, mb, replica))
+            tokens += tokens_of(m, (uint32_t)mb);
+    return tokens * (sizeof(uint32_t) + (m->go->program == PROGRAM_DECODE ? 0 : sizeof(int32_t)));
+}
+
+size_t message_answers(const struct messages *m, size_t mb)
+{
+    return m->plan->loss == LOSS_NLL ? 0 : m->go->mb[mb].n;
+}
+
+static size_t losses_size(const struct messages *m, size_t step, size_t replica)
+{
+    const size_t own = message_step_microbatches(m), first = step * own;
+    size_t values = 0;
+    for (size_t mb = first; mb < first + own; mb++)
+        if (message_is_of(m, mb, replica))
+            values += 1 + message_answers(m, mb);
+    return sizeof(struct losses_message) + values * sizeof(double);
+}
+
+/* A small stage may have nothing in a part: no message is empty. */
+static size_t of_part(const struct messages *m, enum unit_shared what, const struct msg_key *key)
+{
+    const size_t n = message_part(m, what, key->stage, key->mb).n;
+    return (n ? n : 1) * sizeof(float);
+}
+
+static size_t squares_size(const struct messages *m, uint32_t stage, size_t replica)
+{
+    const size_t n = stage_squares_count(m->stages[stage], replica);
+    return (n ? n : 1) * sizeof(double);
+}
+
+size_t message_size(const struct messages *m, const struct msg_key *key, uint32_t from)
+{
+    const size_t replica = job_plan_replica_of(m->plan, from);
     switch ((enum msg_kind)key->kind) {
     case MSG_ACT:
     case MSG_GRAD: return tokens_of(m, key->mb) * m->plan->dim * sizeof(float);
     case MSG_TARGET: return tokens_of(m, key->mb) * sizeof(int32_t);
-    case MSG_LOSS: return sizeof(double);
+    case MSG_LOSS: return (1 + message_answers(m, key->mb)) * sizeof(double);
     case MSG_TOKEN:
         return sizeof(uint32_t) + (m->go->logprobs ? sizeof(float) : 0) + m->go->top * sizeof(struct likely);
     case MSG_NORM: return sizeof(struct norm_message);
     case MSG_SCALE: return sizeof(struct scale_message);
-    case MSG_TIED_GRAD:
+    case MSG_TIED_GRAD: return (m->tied_grad ? m->tied_grad : 1) * sizeof(float);
     case MSG_TIED_WEIGHT: return m->tied_elements * sizeof(float);
     case MSG_PARAM: return m->pieces->piece[key->mb].n * sizeof(float);
     case MSG_GO:
         return go_max_size(m->plan->round_steps * m->plan->microbatches, m->plan->seqs, m->plan->round_steps,
                            m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0);
-    case MSG_HELD: /* not in plans: stage_hold.c knows it */
+    case MSG_ROWS: return rows_size(m, key->mb);
+    case MSG_LOSSES: return losses_size(m, key->mb, replica);
+    case MSG_PART: return of_part(m, UNIT_GRADS, key) * nodes_of(m->plan, replica);
+    case MSG_SUM: return of_part(m, UNIT_GRADS, key);
+    case MSG_SQUARES: return squares_size(m, key->stage, replica);
+    case MSG_VALUES: return of_part(m, UNIT_VALUES, key);
+    case MSG_HELD:  /* not in plans: stage_hold.c knows it, */
+    case MSG_SLICE: /* and slice_lanes.c this one */
     case MSG_COUNT: break;
     }
     return 0;
@@ -43,14 +122,9 @@ size_t message_size(const struct messages *m, const struct msg_key *key)
 
 /* --- posting: the next `credits` messages of each link, in the order my tasks will want them -- */
 
-static struct message_cursor *cursor_of(struct messages *m, uint32_t from)
-{
-    return &m->cursor[from == m->prev ? 0 : 1];
-}
-
 static int post_more(struct messages *m, uint32_t from)
 {
-    struct message_cursor *c = cursor_of(m, from);
+    struct message_cursor *c = &m->cursor[from];
     while (c->posted < m->tasks->credits_fast && c->task < m->tasks->n) {
         const struct task *t = &m->tasks->tasks[c->task];
         if (c->need >= t->nneeds) {
@@ -63,7 +137,7 @@ static int post_more(struct messages *m, uint32_t from)
             continue;
         struct msg_key key = need->key;
         key.round = m->round;
-        int e = exchange_post(m->exchange, from, &key, message_size(m, &key), false);
+        int e = exchange_post(m->exchange, from, &key, message_size(m, &key, from), false);
         if (e)
             return e;
         c->posted++;
@@ -77,9 +151,9 @@ int messages_begin(struct messages *m, const struct go *go, const struct plan_ra
     m->tasks = tasks;
     m->round = round;
     memset(m->cursor, 0, sizeof m->cursor);
-    int e = m->plan->ranks > 1 ? post_more(m, m->prev) : 0;
-    if (!e && m->plan->ranks > 2)
-        e = post_more(m, m->next);
+    int e = 0;
+    for (size_t i = 0; i < tasks->nin && !e; i++)
+        e = post_more(m, tasks->in[i].from);
     return e;
 }
 
@@ -115,7 +189,7 @@ void *message_take(struct messages *m, const struct task *t, enum msg_kind kind)
         return NULL;
     size_t size;
     void *buffer = exchange_take(m->exchange, need->from, &need->key, &size);
-    struct message_cursor *c = cursor_of(m, need->from);
+    struct message_cursor *c = &m->cursor[need->from];
     const size_t left = --c->posted;
     int e = post_more(m, need->from);
     if (c->posted > left)
@@ -140,7 +214,7 @@ int message_take_copy(struct messages *m, const struct task *t, enum msg_kind ki
 void *message_output(struct messages *m, const struct task *t, enum msg_kind kind)
 {
     const struct task_emit *e = message_emit(t, kind);
-    return e ? exchange_buffer(m->exchange, message_size(m, &e->key)) : NULL;
+    return e ? exchange_buffer(m->exchange, message_size(m, &e->key, m->rank)) : NULL;
 }
 
 int message_send(struct messages *m, const struct task *t, enum msg_kind kind, void *buffer, struct err *err)
@@ -150,7 +224,7 @@ int message_send(struct messages *m, const struct task *t, enum msg_kind kind, v
         return 0;
     if (!buffer)
         return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
-    size_t size = message_size(m, &e->key);
+    size_t size = message_size(m, &e->key, m->rank);
     trace_emit(m->trace, (size_t)(e - t->emits), size, clock_now());
     int failed = exchange_send(m->exchange, e->to, &e->key, buffer, size);
     return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
@@ -203,7 +277,8 @@ float *message_take_floats(struct messages *m, const struct task *t, enum msg_ki
 float *message_output_floats(struct messages *m, const struct task *t, enum msg_kind kind)
 {
     const struct msg_key key = {.kind = (uint16_t)kind, .mb = t->mb};
-    return t->to_here ? exchange_buffer(m->exchange, message_size(m, &key)) : message_output(m, t, kind);
+    return t->to_here ? exchange_buffer(m->exchange, message_size(m, &key, m->rank))
+                      : message_output(m, t, kind);
 }
 
 int message_send_floats(struct messages *m, const struct task *t, enum msg_kind kind, float *buffer,

@@ -34,6 +34,12 @@ struct scale_message {
     uint32_t update; /* number of this update, from 1; 0: the step is not applied */
 };
 
+struct losses_message { /* of a replica's microbatches of a step */
+    double busy;        /* seconds its ranks computed */
+    struct bad_value bad;
+    double values[]; /* of each its loss, and log-probabilities as LOSS has them */
+};
+
 struct message_cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;
 };
@@ -49,14 +55,16 @@ struct messages {
     struct exchange *exchange;
     const struct param_pieces *pieces; /* of a round that saves or loads */
     struct trace *trace;               /* learns what is sent, and when */
-    size_t tied_elements;              /* of the weight that embedding and head share */
-    uint32_t prev, next;
+    struct stage *const *stages;       /* [plan->stages], NULL where a stage lies elsewhere */
+    size_t tied_elements;              /* of the weight that embedding and head share, */
+    size_t tied_grad;                  /* and of its gradient those that this replica updates */
+    uint32_t rank, prev, next;
     /* The present round. */
     const struct go *go;           /* borrowed */
     const struct plan_rank *tasks; /* borrowed: this rank's part of its plan */
     uint32_t round;
-    struct message_cursor cursor[2]; /* from the previous and the next rank */
-    struct message_handed *handed;   /* owned */
+    struct message_cursor cursor[JOB_MAX_RANKS]; /* by the rank they come from */
+    struct message_handed *handed;               /* owned */
     size_t nhanded, handed_cap;
 };
 
@@ -64,8 +72,19 @@ void messages_done(struct messages *m);
 /* A round begins: posts the first receives of each link. Negative: an errno. */
 int messages_begin(struct messages *m, const struct go *go, const struct plan_rank *tasks, uint32_t round);
 
-/* Bytes; both ends know them from GO and the plan. */
-size_t message_size(const struct messages *m, const struct msg_key *key);
+/* Microbatches of a step, or of a round of losses alone. */
+size_t message_step_microbatches(const struct messages *m);
+/* Is a microbatch of the round one of that replica's? All are of each slice. */
+bool message_is_of(const struct messages *m, size_t mb, size_t replica);
+/* Sequences of a microbatch whose log-probabilities come behind its loss: those of pairs. */
+size_t message_answers(const struct messages *m, size_t mb);
+/* Bytes of a message of rank `from`; both ends know them from GO and the plan. */
+size_t message_size(const struct messages *m, const struct msg_key *key, uint32_t from);
+
+/* What part `part` of a step, numbered as in a task, has of its stage's gradients or values. Where
+ * the update is divided, parts go round the replicas, and each has some of its replica's slice. */
+struct param_share message_part(const struct messages *m, enum unit_shared what, uint32_t stage,
+                                uint32_t part);
 
 /* What a task needs and emits, by kind: at most one of each. NULL: nothing of that kind. */
 const struct task_need *message_need(const struct task *t, enum msg_kind kind);

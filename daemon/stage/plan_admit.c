@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "daemon/stage/hold/held_memory.h"
+#include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/round_plan.h"
 #include "engine/pipe/split.h"
@@ -57,12 +58,25 @@ static int admit_tune(const struct tune *t, const struct job_plan *p, const stru
 /* A job that scores has a pool of them for a text, and nothing for rows of a data set. */
 static int admit_caches(const struct job_plan *p, struct err *err)
 {
-    const bool is_text = p->type == JOB_SCORE && p->kv;
-    const int r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE || p->type == JOB_SERVE || is_text);
+    const bool is_text = p->type == JOB_SCORE && p->kv,
+               has_pool = p->type == JOB_SERVE || p->type == JOB_EVAL || is_text;
+    const int r = exactly(err, "kv", p->kv, p->type == JOB_GENERATE || has_pool);
     if (r)
         return r;
-    return p->type == JOB_SERVE || is_text ? at_least(err, "kv_blocks", p->kv_blocks, 1)
-                                           : exactly(err, "kv_blocks", p->kv_blocks, 0);
+    return has_pool ? at_least(err, "kv_blocks", p->kv_blocks, 1)
+                    : exactly(err, "kv_blocks", p->kv_blocks, 0);
+}
+
+/* Pairs need two sequences, and a reference an adapter that can be left out. */
+static int admit_loss(const struct job_plan *p, struct err *err)
+{
+    const int r = p->loss == LOSS_NLL ? 0 : at_least(err, "seqs", p->seqs, PAIR_ANSWERS);
+    return r || p->loss == LOSS_NLL || (p->training && (p->loss != LOSS_DPO || p->tune.kind == TUNE_LORA))
+               ? r
+               : err_set(err, -EBADMSG,
+                         "the head's plan does not fit this node: a job of type %s with tune.kind %d has no "
+                         "pairs for its loss; same ringd on all nodes?",
+                         job_type_name(p->type), (int)p->tune.kind);
 }
 
 int plan_admit_model(const struct job_plan *p, const struct config *c, struct err *err)
@@ -79,11 +93,13 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
     if (!r && p->type != JOB_SERVE)
         r = exactly(err, "draft_bytes", p->draft_bytes, 0);
     if (!r && p->kv_blocks)
-        r = exactly(err, "the number of its stages", p->stages, p->ranks);
+        r = exactly(err, "the number of its stages", p->stages, job_plan_places(p));
     if (!r)
         r = at_most(err, "tokens", p->tokens, COUNT_MAX);
     if (!r)
         r = at_most(err, "seqs", p->seqs, p->tokens);
+    if (!r)
+        r = admit_loss(p, err);
     if (!r)
         r = at_most(err, "positions", p->positions, COUNT_MAX);
     if (!r)
@@ -126,12 +142,21 @@ static int admit_slots(const struct job_plan *p, struct err *err)
     return r;
 }
 
+/* Fewer parts are larger than the memory that is planned for messages. */
+static int admit_parts(const struct job_plan *p, const struct config *c, struct err *err)
+{
+    int r = 0;
+    for (size_t s = 0; s < p->stages && !r; s++)
+        r = exactly(err, "parts of a stage", p->parts[s], replicas_parts(p, c, s));
+    return r;
+}
+
 /* The largest round of the job's own program, but of one step: whatever its sizes, its tasks lie as
  * those of all others. */
 static int admit_first_round(const struct job_plan *p, const struct config *c, struct err *err)
 {
     static const enum program of_type[JOB_TYPES] = {PROGRAM_TRAIN, PROGRAM_DECODE, PROGRAM_FORWARD,
-                                                    PROGRAM_DECODE};
+                                                    PROGRAM_DECODE, PROGRAM_DECODE};
     struct go_step step = {.step = 1};
     const struct go go = {.program = p->kv ? PROGRAM_DECODE : of_type[p->type],
                           .microbatches = p->microbatches,
@@ -164,6 +189,8 @@ int plan_admit(const struct job_plan *p, const struct config *c, uint32_t rank, 
         r = at_most(err, "round_steps", p->round_steps, PLAN_MAX_CELLS / p->stages / p->microbatches);
     if (!r)
         r = admit_slots(p, err);
+    if (!r)
+        r = admit_parts(p, c, err);
     return r ? r : admit_first_round(p, c, err);
 }
 
@@ -218,7 +245,7 @@ int plan_admit_memory(const struct job_plan *p, const struct config *c, uint32_t
     if (!r)
         r = held_bytes(&held, p, c, rank, err);
     for (size_t s = 0; s < p->stages; s++)
-        stages += p->place[s] == rank;
+        stages += job_plan_is_at(p, s, rank);
     const size_t takes = r ? 0 : bytes.total - bytes.mapped + stages * bytes_of_tables(p, c) + held;
     const struct err_amounts is = err_amounts(takes, machine);
     return r || !machine || takes <= machine
@@ -247,11 +274,11 @@ static int admit_places(const struct job_plan *p, const struct plan *compiled, s
     for (size_t r = 0; r < compiled->ranks; r++)
         for (size_t k = 0; k < compiled->rank[r].n; k++) {
             const uint32_t stage = compiled->rank[r].tasks[k].stage;
-            if (p->place[stage] != r)
+            if (!job_plan_is_at(p, stage, r))
                 return err_set(err, -EBADMSG,
                                "the head's plan does not fit its own schedule: places has stage %u on rank "
                                "%u, its schedule on rank %zu; same ringd on all nodes?",
-                               stage, p->place[stage], r);
+                               stage, job_plan_rank_at(p, job_plan_replica_of(p, r), stage), r);
         }
     return 0;
 }
@@ -339,7 +366,8 @@ static int admit_choice(const struct job_plan *p, const struct go *go, uint32_t 
 
 static int admit_steps(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
-    if (go->adapter > p->nmore)
+    const bool refers = go->program == PROGRAM_FORWARD && p->loss == LOSS_DPO;
+    if (go->adapter > p->nmore && !(refers && go->adapter == GO_NO_ADAPTER))
         return refuse_go(err, from, go, "the adapter", go->adapter);
     if (go->nsteps > p->round_steps)
         return refuse_go(err, from, go, "the number of steps", go->nsteps);
@@ -348,7 +376,35 @@ static int admit_steps(const struct job_plan *p, const struct go *go, uint32_t f
             return refuse_go(err, from, go, "the adapter of a step", go->steps[i].adapter);
         if (!go->steps[i].step)
             return refuse_go(err, from, go, "the number of a step", 0);
+        const float dscale = (float)go->steps[i].dscale;
+        if (!(dscale > 0) || !isfinite(dscale)) /* 0 is a forward without a backward */
+            return refuse_go(err, from, go, "the dscale of a step that is no number above 0", i);
+        const double beta = go->steps[i].beta;
+        if (p->loss == LOSS_NLL ? beta != 0 : !(beta > 0) || !isfinite(beta))
+            return refuse_go(err, from, go,
+                             "the beta of a step that is no number above 0, or is one of a "
+                             "job without pairs",
+                             i);
     }
+    return 0;
+}
+
+/* The microbatches of a job that has pairs hold whole ones. */
+static int admit_pairs(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
+{
+    const bool has_rows =
+        p->loss != LOSS_NLL && (go->program == PROGRAM_TRAIN || go->program == PROGRAM_FORWARD);
+    size_t pairs = 0;
+    for (size_t m = 0; m < go->microbatches && has_rows; m++) {
+        if (go->mb[m].n % PAIR_ANSWERS)
+            return refuse_go(err, from, go, "the number of sequences of a microbatch of pairs", go->mb[m].n);
+        pairs += go->mb[m].n / PAIR_ANSWERS;
+    }
+    if (go->nrefs != (p->loss == LOSS_DPO && go->program == PROGRAM_TRAIN ? pairs : 0))
+        return refuse_go(err, from, go, "the number of references", go->nrefs);
+    for (size_t i = 0; i < go->nrefs; i++)
+        if (!isfinite(go->refs[i]))
+            return refuse_go(err, from, go, "a reference that is no number", i);
     return 0;
 }
 
@@ -384,7 +440,10 @@ static int admit_microbatches(const struct job_plan *p, const struct go *go, uin
 {
     const size_t steps = go->nsteps ? go->nsteps : 1, cached = p->kv ? p->positions : p->sample;
     const bool moves = program_moves(go->program);
-    if (moves ? go->microbatches > 0 : !go->microbatches || go->microbatches > steps * p->microbatches)
+    const bool trains = go->program == PROGRAM_TRAIN;
+    if (moves ? go->microbatches > 0
+              : !go->microbatches || go->microbatches > steps * p->microbatches ||
+                    (trains && go->microbatches != steps * p->microbatches))
         return refuse_go(err, from, go, "the number of microbatches", go->microbatches);
     uint64_t tokens = 0;
     for (size_t m = 0; m < go->microbatches; m++) {
@@ -415,7 +474,9 @@ int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, 
         r = admit_steps(p, go, from, err);
     if (!r)
         r = admit_held(p, go, from, err);
-    return r ? r : admit_microbatches(p, go, from, err);
+    if (!r)
+        r = admit_microbatches(p, go, from, err);
+    return r ? r : admit_pairs(p, go, from, err);
 }
 
 /* --- what messages hold ----------------------------------------------------------------------- */

@@ -13,8 +13,11 @@ struct plan_request round_request(const struct job_plan *p, const struct config 
     return (struct plan_request){
         .program = (enum program)go->program,
         .ranks = p->ranks,
+        .nreplicas = job_plan_replicas(p),
+        .slices = p->slices,
+        .divided = p->divided,
         .stages = go->program == PROGRAM_TRAIN ? 0 : p->stages,
-        .rank_of_stage = p->place,
+        .shape = job_plan_shape(p),
         .microbatches = go->microbatches,
         .steps = go->nsteps,
         .tied = p->tune.kind == TUNE_FULL && config->tied && p->stages > 1,
@@ -26,41 +29,31 @@ struct plan_request round_request(const struct job_plan *p, const struct config 
     };
 }
 
-/* What is known of stages and ranks is of the plan: an order with more of them would be read too
- * far. */
-static int check_schedule(const struct job_plan *p, const struct sched *sched, struct err *err)
-{
-    if (sched->ranks == p->ranks && sched->stages == p->stages)
-        return 0;
-    return err_set(err, -EBADMSG,
-                   "the head's plan does not fit its own schedule: it has %zu stages on %zu ranks, its "
-                   "schedule %zu on %zu; same ringd on all nodes?",
-                   p->stages, p->ranks, sched->stages, sched->ranks);
-}
-
 int round_compile(struct plan **ret, const struct job_plan *plan, const struct config *config,
                   const struct go *go, const size_t *pieces, struct err *err)
 {
-    struct sched *sched = NULL;
+    struct job_orders orders = {.sched = {NULL}};
     bool recompute[JOB_MAX_STAGES];
     uint32_t *adapter_of_step = calloc(go->nsteps + 1, sizeof *adapter_of_step);
     if (!adapter_of_step)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < go->nsteps; i++)
         adapter_of_step[i] = go->steps[i].adapter;
-    struct sched_request want = job_plan_schedule(plan, go->microbatches);
-    int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
-    if (!e && sched)
-        e = check_schedule(plan, sched, err);
+    struct plan_request req = round_request(plan, config, go, pieces);
+    int e =
+        go->program == PROGRAM_TRAIN ? job_orders_make(&orders, plan, go->microbatches, go->nsteps, err) : 0;
     if (!e) {
-        struct plan_request req = round_request(plan, config, go, pieces);
+        const bool shares = go->program == PROGRAM_FORWARD && plan->replicas;
+        if (shares)
+            job_orders_share(&orders, plan);
+        if (go->program == PROGRAM_TRAIN || shares)
+            job_orders_request(&req, &orders, plan);
         job_plan_recompute(plan, recompute);
-        req.sched = sched;
         req.recompute = recompute;
         req.adapter_of_step = adapter_of_step;
         e = plan_compile(ret, &req, err);
     }
-    sched_free(sched);
+    job_orders_done(&orders);
     free(adapter_of_step);
     return e;
 }

@@ -22,6 +22,7 @@ static int open_rows(struct data **ret, const struct job_spec *spec, const struc
                                .fields = spec->fields,
                                .mask = spec->mask,
                                .overlong = spec->overlong,
+                               .pairs = spec->loss != LOSS_NLL,
                                .seq_len = spec->seq_len,
                                .vocab = config->vocab,
                                .eos = config->neos ? config->eos[0] : -1};

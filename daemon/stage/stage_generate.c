@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "daemon/stage/choice.h"
+#include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/stop_text.h"
 #include "daemon/stage/token_json.h"
 #include "net/clock.h"
 
@@ -141,24 +143,14 @@ static int decode_next(struct gen *g, struct next *next, struct err *err)
     return feed(g, &id, g->h->nids + g->n - 1, 1, 1, next, err);
 }
 
-/* Appends to the text; cuts it at the first stop string, and says so. */
+/* Cuts the text at the first stop string, and says so. */
 static bool hit_stop(struct gen *g, size_t before)
 {
-    const json_t *stops = g->h->spec.stop;
-    for (size_t i = 0; i < json_array_size(stops); i++) {
-        const char *stop = json_string_value(json_array_get(stops, i));
-        size_t len = stop ? strlen(stop) : 0;
-        if (!len)
-            continue;
-        const char *at = memmem(g->text + (before > len ? before - len : 0),
-                                g->length - (before > len ? before - len : 0), stop, len);
-        if (at) {
-            g->length = (size_t)(at - g->text);
-            g->text[g->length] = 0;
-            return true;
-        }
-    }
-    return false;
+    const size_t end = stop_text_find(g->h->spec.stop, g->text, g->length, before);
+    const bool is_hit = end < g->length;
+    g->length = end;
+    g->text[end] = 0;
+    return is_hit;
 }
 
 /* How likely the latest token was: to the list, and to its event. */
@@ -336,14 +328,23 @@ static int take_turn(struct head *h, struct runner *r, json_t **turn, struct err
     return e ? e : h->nids + h->spec.max_tokens <= h->plan.positions;
 }
 
+/* How far the caches can go back, whatever rank has which layers. */
+static size_t steps_back(const struct head *h)
+{
+    struct stage_spec all = job_plan_stage(&h->plan, &h->config, 0, 0);
+    all.end_layer = h->config.layers;
+    return stage_steps_back(&all);
+}
+
 /* Of the prompt, what the caches hold already; its last token is always computed, for the first new
- * one follows from it. */
+ * one follows from it. The prompt begins again where the caches cannot go back as far: a state of
+ * linear layers is what all positions made of it, and a window is not kept for long. */
 static size_t common(const struct head *h, const uint32_t *known, size_t n)
 {
     size_t same = 0;
     while (same < n && same + 1 < h->nids && known[same] == h->ids[same])
         same++;
-    return same;
+    return n - same > steps_back(h) ? 0 : same;
 }
 
 /* Of a conversation that goes on after a loss: what the caches held before its last prompt. */
@@ -356,6 +357,8 @@ static int feed_earlier(struct head *h, struct runner *r, struct err *err)
     for (size_t i = 0; i + 1 < s->n && !e; i++) {
         const struct so_far_turn *t = &s->turns[i];
         const size_t needed = so_far_needed(s, i), chunk = h->plan.tokens;
+        if (needed <= t->kept)
+            continue;
         size_t n = t->n_ids - t->kept, again = needed > t->n_ids ? needed - t->n_ids : 0;
         if (needed < t->n_ids) /* chunks are computed whole */
             n = (needed - t->kept + chunk - 1) / chunk * chunk;
@@ -428,5 +431,21 @@ int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step,
         g.text = NULL;
     }
     gen_done(&g);
+    return e;
+}
+
+/* What is generated goes on from h->ids, and ends by the spec's texts: those of the prompt for
+ * now. */
+int head_answer(struct head *h, struct runner *r, size_t adapter, uint64_t step, struct head_prompt prompt,
+                char **ret_text, struct err *err)
+{
+    const struct head_prompt own = {h->ids, h->nids, h->spec.stop};
+    h->ids = prompt.ids;
+    h->nids = prompt.n;
+    h->spec.stop = prompt.stop;
+    const int e = head_sample(h, r, adapter, step, ret_text, err);
+    h->ids = own.ids;
+    h->nids = own.n;
+    h->spec.stop = own.stop;
     return e;
 }

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIXED_WORDS = 17, STEP_WORDS = 5, ADJUST_WORDS = 3 };
+enum { FIXED_WORDS = 18, STEP_WORDS = 7, ADJUST_WORDS = 3, REF_WORDS = 2 };
 
 size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts)
 {
-    const size_t rows = steps * STEP_WORDS + adjusts * ADJUST_WORDS + microbatches * (seqs + 1);
+    const size_t pairs = seqs / 2, rows = steps * STEP_WORDS + adjusts * ADJUST_WORDS +
+                                          microbatches * (seqs + 1 + pairs * REF_WORDS);
     return 4 * (FIXED_WORDS + (rows > units ? rows : units));
 }
 
@@ -82,6 +83,7 @@ size_t go_encode(uint8_t *out, const struct go *go)
     at = put(at, go->choice.nadjust, 1);
     at = put(at, go->nsteps, 1);
     at = put(at, go->microbatches, 1);
+    at = put(at, go->nrefs, 1);
     for (size_t i = 0; i < go->choice.nadjust; i++) {
         at = put(at, go->choice.adjust[i].id, 1);
         at = put_float(at, go->choice.adjust[i].repeat);
@@ -91,7 +93,10 @@ size_t go_encode(uint8_t *out, const struct go *go)
         at = put(at, go->steps[i].adapter, 1);
         at = put(at, go->steps[i].step, 2);
         at = put(at, bits_of(go->steps[i].dscale), 2);
+        at = put(at, bits_of(go->steps[i].beta), 2);
     }
+    for (size_t i = 0; i < go->nrefs; i++)
+        at = put(at, bits_of(go->refs[i]), 2);
     for (size_t m = 0; m < go->microbatches; m++) {
         at = put(at, go->mb[m].n, 1);
         for (size_t i = 0; i < go->mb[m].n; i++)
@@ -132,7 +137,22 @@ static int decode_steps(struct go *go, const uint8_t **at, const uint8_t *end)
         go->steps[i].adapter = (uint32_t)get(at, 1);
         go->steps[i].step = get(at, 2);
         go->steps[i].dscale = double_of(get(at, 2));
+        go->steps[i].beta = double_of(get(at, 2));
     }
+    return 0;
+}
+
+static int decode_refs(struct go *go, const uint8_t **at, const uint8_t *end)
+{
+    if (go->nrefs > (size_t)(end - *at) / (4 * REF_WORDS))
+        return -EBADMSG;
+    if (!go->nrefs)
+        return 0;
+    go->refs = calloc(go->nrefs, sizeof *go->refs);
+    if (!go->refs)
+        return -ENOMEM;
+    for (size_t i = 0; i < go->nrefs; i++)
+        go->refs[i] = double_of(get(at, 2));
     return 0;
 }
 
@@ -208,9 +228,12 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.choice.nadjust = get(&at, 1);
     go.nsteps = get(&at, 1);
     go.microbatches = get(&at, 1);
+    go.nrefs = get(&at, 1);
     int r = decode_adjusts(&go, &at, in + n);
     if (!r)
         r = decode_steps(&go, &at, in + n);
+    if (!r)
+        r = decode_refs(&go, &at, in + n);
     if (!r && go.program == PROGRAM_RESTORE)
         r = decode_held(&go, at, in + n);
     else if (!r)
@@ -226,6 +249,7 @@ void go_done(struct go *go)
 {
     free(go->adjust);
     free(go->steps);
+    free(go->refs);
     free(go->mb);
     free(go->starts);
     free(go->held_by);

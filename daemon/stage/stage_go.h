@@ -25,8 +25,11 @@ enum {                    /* as a program: */
 struct go_step {
     uint32_t adapter;
     uint64_t step; /* optimizer step, from 1 */
-    double dscale; /* 1 / its supervised tokens */
+    double dscale; /* 1 / its supervised tokens; of pairs: 1 / those */
+    double beta;   /* of pairs: as struct pair_loss has it; else 0 */
 };
+/* All but TRAIN: of no adapter, the model as it was before. */
+#define GO_NO_ADAPTER UINT32_MAX
 
 struct go {
     uint32_t program; /* enum program, or GO_STOP */
@@ -48,11 +51,13 @@ struct go {
     struct go_step *steps;        /* [nsteps] */
     size_t microbatches;          /* of all of them */
     struct seqs *mb;              /* [microbatches] */
+    size_t nrefs;                 /* TRAIN with LOSS_DPO: pairs of all microbatches; else 0 */
+    double *refs;                 /* [nrefs] the reference's log p(chosen) − log p(rejected) of each */
     size_t nheld;                 /* RESTORE: units; else 0 */
     uint32_t *held_by;            /* [nheld] the rank that each unit comes from */
     struct sample_adjust *adjust; /* of a decoded GO: what choice.adjust points to */
     uint32_t *
-        starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps, adjust and held_by */
+        starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps, adjust, refs and held_by */
 };
 
 size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts);

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model/convert.h"
-#include "engine/model/merge.h"
+#include "engine/model/write/convert.h"
+#include "engine/model/write/merge.h"
 
 enum {
     DONE = 0,

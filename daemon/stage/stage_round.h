@@ -16,7 +16,8 @@
 struct head_mb {
     const uint32_t *ids;   /* [T] borrowed */
     const int32_t *labels; /* [T] borrowed; NULL for DECODE */
-    double loss;           /* out: Σ −log p over the supervised labels */
+    double loss;           /* out: Σ −log p over the supervised labels; of pairs, Σ of their losses */
+    double *logp; /* [sequences] out, of pairs: Σ log p of the supervised labels of each; else NULL */
 };
 /* Where a step first had a value that is not finite: in the output of a unit, with a microbatch of
  * the round; or, where all outputs and losses are finite, in the gradients of a unit's parameters.

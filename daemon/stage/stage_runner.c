@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "daemon/stage/plan_admit.h"
+#include "daemon/stage/task/replica_task.h"
 #include "daemon/stage/round_plan.h"
-#include "daemon/stage/stage_task.h"
+#include "daemon/stage/task/stage_task.h"
+#include "engine/pipe/exec.h"
 #include "net/clock.h"
 
 enum { FLUSH_S = 10 };
@@ -46,6 +48,12 @@ struct runner {
     void (*begun)(void *owner); /* NULL once it was called */
     void *owner;                /* borrowed */
     bool has_left;              /* the job goes on later */
+    /* What runs ahead while a task computes: */
+    const struct task *under_way; /* borrowed; NULL: none does */
+    size_t unit;                  /* of its stage all down to this one are through */
+    uint64_t ahead_us;            /* that they took of its time */
+    int ahead_failed;
+    struct err ahead_err;
 };
 
 /* --- plans ------------------------------------------------------------------------------------ */
@@ -125,9 +133,37 @@ static int op_room(void *owner, const struct msg_key *key, uint32_t to)
     return exchange_room(r->state.messages.exchange, to, r->exec.plan->rank[r->state.rank].credits_fast);
 }
 
+/* A task that runs ahead takes time of the one under way, which counts for both. */
+static int run_aside(struct runner *r, const struct task *task, struct err *err)
+{
+    const struct instant start = clock_now();
+    const int e = task_run(&r->state, task, err);
+    const struct instant end = clock_now();
+    exchange_kick(r->state.messages.exchange);
+    trace_within(&r->trace, r->exec.at, task, start, end);
+    r->ahead_us += clock_since_us(end, start);
+    return e;
+}
+
+static int run_under_way(struct runner *r, const struct task *task, struct err *err)
+{
+    r->under_way = task;
+    r->ahead_us = 0;
+    r->ahead_failed = 0;
+    int e = task_run(&r->state, task, err);
+    r->under_way = NULL;
+    if (!e && r->ahead_failed) {
+        *err = r->ahead_err;
+        e = r->ahead_failed;
+    }
+    return e;
+}
+
 static int op_run(void *owner, const struct task *task, struct err *err)
 {
     struct runner *r = owner;
+    if (r->under_way)
+        return run_aside(r, task, err);
     if (r->begun)
         r->begun(r->owner);
     r->begun = NULL;
@@ -137,24 +173,63 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = r->state.hold && task->kind == TASK_NORM ? hold_take(r->state.hold, err) : 0;
     if (!e)
-        e = task_run(&r->state, task, err);
+        e = run_under_way(r, task, err);
     struct instant end = clock_now();
     if (r->state.go->program == PROGRAM_TRAIN) /* what a step waited is told of steps alone */
         r->state.busy += (double)clock_since_us(end, start) / 1e6;
     if (r->state.go->program == PROGRAM_TRAIN && task_is_compute(task->kind))
-        r->made.computed_us += clock_since_us(end, start);
-    uint64_t waited = trace_task(&r->trace, task, start, end);
+        r->made.computed_us += clock_since_us(end, start) - r->ahead_us;
+    uint64_t waited = trace_task(&r->trace, r->exec.at, task, start, end);
     atomic_fetch_add_explicit(&r->progress->busy_us, clock_since_us(end, start), memory_order_relaxed);
     atomic_fetch_add_explicit(&r->progress->wait_us, waited, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->progress->tasks, 1, memory_order_relaxed);
     return e;
 }
 
+/* Of credits_fast, as many stay free as the plan cannot do without. */
+static int op_room_ahead(void *owner, const struct msg_key *key, uint32_t to)
+{
+    struct runner *r = owner;
+    const struct plan_rank *rank = &r->exec.plan->rank[r->state.rank];
+    (void)key;
+    return exchange_room(r->state.messages.exchange, to, rank->credits_fast - rank->credits);
+}
+
+static bool op_is_computed(void *owner, const struct task *task)
+{
+    struct runner *r = owner;
+    const struct param_share part = message_part(&r->state.messages, UNIT_GRADS, task->stage, task->mb);
+    return stage_part_is_above(r->state.stages[task->stage], &part, r->unit);
+}
+
+static const struct exec_ops ops = {op_ready, op_room, op_run, op_room_ahead, op_is_computed};
+
+/* A backward has gone through a unit. If it was the step's last, gradients of that unit can go. */
+static void on_unit(void *owner, size_t unit)
+{
+    struct runner *r = owner;
+    if (!r->under_way || r->ahead_failed)
+        return;
+    r->unit = unit;
+    r->ahead_failed = exec_ahead(&r->exec, &ops, r, &r->ahead_err);
+    task_select_adapter(&r->state, r->under_way);
+}
+
+/* In rounds that train as one of several replicas. */
+static void watch(struct runner *r, bool on)
+{
+    for (size_t s = 0; s < r->state.plan->stages; s++)
+        if (r->state.stages[s])
+            stage_watch(r->state.stages[s], on ? on_unit : NULL, r);
+}
+
 static int run_program(struct runner *r, struct err *err)
 {
-    static const struct exec_ops ops = {op_ready, op_room, op_run};
     for (;;) {
-        int e = exec_step(&r->exec, &ops, r, err);
+        int e = exec_ahead(&r->exec, &ops, r, err);
+        if (e)
+            return e;
+        e = exec_step(&r->exec, &ops, r, err);
         if (e == 0)
             return 0;
         if (e < 0 && e != -EAGAIN)
@@ -194,11 +269,19 @@ static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
                              family_find(r->state.config.family), &r->state.config, go->state, err);
 }
 
+static void choose(struct stage *stage, size_t adapter)
+{
+    if (adapter == GO_NO_ADAPTER)
+        stage_select_no_adapter(stage);
+    else
+        stage_select_adapter(stage, adapter);
+}
+
 static void choose_adapter(struct runner *r, size_t adapter)
 {
     for (size_t s = 0; s < r->state.plan->stages; s++)
         if (r->state.stages[s])
-            stage_select_adapter(r->state.stages[s], adapter);
+            choose(r->state.stages[s], adapter);
 }
 
 /* Of several adapters all have made the last step of the round, or began behind it. */
@@ -223,6 +306,8 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
         return -EINVAL;
     atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
     r->state.tasks = plan;
+    if (go->program == PROGRAM_TRAIN || go->program == PROGRAM_FORWARD || r->state.plan->slices)
+        replica_state_begin(&r->state);
     if (go->kept && r->state.hold)
         hold_settle(r->state.hold);
     memset(r->state.bad, 0, r->state.plan->round_steps * sizeof *r->state.bad);
@@ -230,7 +315,9 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
     const struct instant began = clock_now();
     e = messages_begin(&r->state.messages, go, &plan->rank[r->state.rank], go->round);
+    watch(r, go->program == PROGRAM_TRAIN && plan->replicas > 1);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
+    watch(r, false);
     if (go->program == PROGRAM_TRAIN) {
         r->made.microbatches += go->microbatches;
         r->made.us += clock_since_us(clock_now(), began);
@@ -258,7 +345,8 @@ static int send_go(struct runner *r, const struct go *go, struct err *err)
     if (r->state.rank + 1 == r->state.plan->ranks)
         return 0;
     struct msg_key key = go_key(go->round, r->state.messages.next);
-    uint8_t *buffer = exchange_buffer(r->state.messages.exchange, message_size(&r->state.messages, &key));
+    uint8_t *buffer =
+        exchange_buffer(r->state.messages.exchange, message_size(&r->state.messages, &key, r->state.rank));
     if (!buffer)
         return err_set(err, -ENOMEM, "out of memory");
     int e = exchange_queue(r->state.messages.exchange, r->state.messages.next, &key, buffer,
@@ -289,15 +377,20 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                                           .exchange = setup->exchange,
                                           .pieces = &r->state.pieces,
                                           .trace = &r->trace,
+                                          .stages = setup->stages,
+                                          .rank = setup->rank,
                                           .tied_elements = stage_tied_elements(r->state.any),
+                                          .tied_grad = stage_tied_grad_elements(r->state.any),
                                           .prev = plan_prev(p->ranks, setup->rank),
                                           .next = plan_next(p->ranks, setup->rank)};
-    bool last = setup->rank == p->place[p->stages - 1];
+    const bool last = job_plan_is_at(p, p->stages - 1, setup->rank);
     r->state.norms = calloc(p->round_steps, sizeof *r->state.norms);
     r->state.scales = calloc(p->round_steps, sizeof *r->state.scales);
     r->state.bad = calloc(p->round_steps, sizeof *r->state.bad);
     if (!e && (!r->state.norms || !r->state.scales || !r->state.bad))
         e = err_set(err, -ENOMEM, "out of memory");
+    if (!e)
+        e = replica_state_init(&r->state, err);
     if (!e && last && (p->kv || p->sample) &&
         !(r->state.scratch = calloc(p->vocab, sizeof *r->state.scratch)))
         e = err_set(err, -ENOMEM, "out of memory");
@@ -316,6 +409,7 @@ void runner_free(struct runner *r)
         drop_plan(&r->plans[i]);
     param_pieces_done(&r->state.pieces);
     trace_done(&r->trace);
+    replica_state_done(&r->state);
     messages_done(&r->state.messages);
     free(r->state.norms);
     free(r->state.scales);
@@ -334,17 +428,17 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
 
 static struct rows_ring rows_of(const struct runner *r, uint32_t round)
 {
-    return (struct rows_ring){.plan = r->state.plan,
-                              .stage = r->state.any,
-                              .exchange = r->state.messages.exchange,
-                              .progress = r->progress,
-                              .scratch = r->state.scratch,
-                              .rank = r->state.rank,
-                              .prev = r->state.messages.prev,
-                              .next = r->state.messages.next,
-                              .round = round,
-                              .rounded = r->rounded,
-                              .owner = r->owner};
+    struct rows_ring rows = {.plan = r->state.plan,
+                             .stage = r->state.any,
+                             .exchange = r->state.messages.exchange,
+                             .progress = r->progress,
+                             .scratch = r->state.scratch,
+                             .rank = r->state.rank,
+                             .round = round,
+                             .rounded = r->rounded,
+                             .owner = r->owner};
+    rows_ring_place(&rows);
+    return rows;
 }
 
 int runner_serve(struct runner *r, struct rows_ring *ret, struct err *err)
@@ -364,6 +458,7 @@ double runner_hold_seconds(const struct runner *r)
 
 void runner_idle(struct runner *r)
 {
+    exchange_leave(r->state.messages.exchange);
     exchange_kick(r->state.messages.exchange);
     progress_set(r->progress, PROGRESS_IDLE, 0, 0, 0);
 }
@@ -403,7 +498,7 @@ bool runner_has_left(const struct runner *r)
 static int next_go(struct runner *r, struct go *go, struct err *err)
 {
     struct msg_key key = go_key(++r->round, r->state.rank), after = go_key(r->round + 1, r->state.rank);
-    size_t n, cap = message_size(&r->state.messages, &key);
+    size_t n, cap = message_size(&r->state.messages, &key, r->state.messages.prev);
     int e = r->round == 1 ? exchange_post(r->state.messages.exchange, r->state.messages.prev, &key, cap, true)
                           : 0;
     if (e)

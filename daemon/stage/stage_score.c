@@ -105,10 +105,8 @@ static int take_answer(struct text_run *t, struct rows_answer *a, struct err *er
 static int hear(struct text_run *t, struct err *err)
 {
     struct rows_answer answer = {0};
-    int e;
-    while (!(e = rows_ring_answer(&t->ring, (uint32_t)t->heard + 1, &answer, err)))
-        rows_ring_wait(&t->ring, (uint32_t)t->heard + 1);
-    return e < 0 ? e : take_answer(t, &answer, err);
+    const int e = rows_ring_hear(&t->ring, (uint32_t)t->heard + 1, &answer, err);
+    return e ? e : take_answer(t, &answer, err);
 }
 
 static int send_piece(struct text_run *t, struct err *err)
@@ -169,13 +167,6 @@ static int score_group(struct head *h, struct runner *r, size_t at, size_t n, do
     return e;
 }
 
-/* A job that begins again after a loss says nothing twice. */
-static bool was_said(const struct head *h, size_t row)
-{
-    const json_t *rows = json_object_get(h->spec.said, "step");
-    return (json_int_t)row <= json_integer_value(json_object_get(rows, ""));
-}
-
 static int score_data(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
     size_t rows = data_rows(h->train.data),
@@ -188,7 +179,7 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
     for (size_t at = 0; at < rows && !e; at += group) {
         e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, &labels, err);
         const size_t done = at + group < rows ? at + group : rows;
-        if (!e && !was_said(h, done))
+        if (!e && !head_was_said(h, "step", 0, done))
             stage_event(h->events, "step",
                         json_pack("{s:I s:I s:f}", "step", (json_int_t)done, "steps", (json_int_t)rows,
                                   "loss", loss / (double)labels));

@@ -38,12 +38,14 @@ void trace_emit(struct trace *t, size_t emit, size_t bytes, struct instant now)
     t->bytes += bytes;
 }
 
-uint64_t trace_task(struct trace *t, const struct task *task, struct instant start, struct instant end)
+uint64_t trace_task(struct trace *t, size_t at, const struct task *task, struct instant start,
+                    struct instant end)
 {
     uint64_t waited = t->waiting.us ? clock_since_us(start, t->waiting) : 0;
     t->waiting = (struct instant){0};
-    if (t->n < t->room) {
-        struct trace_row *row = &t->rows[t->n++];
+    if (at < t->room) {
+        struct trace_row *row = &t->rows[at];
+        t->n = at < t->n ? t->n : at + 1;
         *row = (struct trace_row){.start = start,
                                   .end = end,
                                   .nemits = task->nemits,
@@ -58,6 +60,15 @@ uint64_t trace_task(struct trace *t, const struct task *task, struct instant sta
     memset(t->emitted, 0, sizeof t->emitted);
     t->bytes = 0;
     return waited;
+}
+
+void trace_within(struct trace *t, size_t at, const struct task *task, struct instant start,
+                  struct instant end)
+{
+    const struct instant waiting = t->waiting;
+    t->waiting = (struct instant){0};
+    trace_task(t, at, task, start, end);
+    t->waiting = waiting;
 }
 
 json_t *trace_encode(const struct trace *t)

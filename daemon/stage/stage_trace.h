@@ -37,8 +37,12 @@ void trace_done(struct trace *t);
 void trace_wait(struct trace *t, const struct exec *e, struct instant now);
 /* The task under way sends its message of that number in the plan. */
 void trace_emit(struct trace *t, size_t emit, size_t bytes, struct instant now);
-/* A task was done. Returns the microseconds waited before it. */
-uint64_t trace_task(struct trace *t, const struct task *task, struct instant start, struct instant end);
+/* Task number `at` of the plan was done. Returns the microseconds waited before it. */
+uint64_t trace_task(struct trace *t, size_t at, const struct task *task, struct instant start,
+                    struct instant end);
+/* The same of one that ran within another, before which nothing stood still. */
+void trace_within(struct trace *t, size_t at, const struct task *task, struct instant start,
+                  struct instant end);
 /* [[kind, mb, start, end, waited, message, rank, when sent…], …]: numbers, times in microseconds of
  * this machine's clock; rank −1: no wait. */
 json_t *trace_encode(const struct trace *t);

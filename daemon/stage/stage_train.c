@@ -5,6 +5,7 @@
  * many. */
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/train/train_report.h"
+#include "daemon/stage/train/train_valid.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,17 +21,30 @@ enum { TRACE_EVERY_US = 1000000, SAVE_EVERY_US = 300000000, HOLD_SHARE = 100 };
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
-static void prepare_step(struct train_run *run, size_t at, size_t adapter, uint64_t number)
+/* Which packs the step learns. */
+static void begin_step(struct train_run *run, size_t at, size_t adapter, uint64_t number)
 {
     const struct head_adapter *a = &run->h->adapters[adapter];
-    const struct job_spec *s = &a->spec;
     struct train_step *step = &run->steps[at];
-    step->packs = run->packs + at * s->batch;
+    run->go[at] = (struct go_step){.adapter = (uint32_t)adapter, .step = number};
+    step->packs = run->packs + at * a->spec.batch;
+    for (size_t i = 0; i < a->spec.batch; i++)
+        step->packs[i] = data_order_at(a->order, (number - 1) * a->spec.batch + i);
+}
+
+static void prepare_step(struct train_run *run, size_t at)
+{
+    struct go_step *go = &run->go[at];
+    const struct job_spec *s = &run->h->adapters[go->adapter].spec;
+    const uint64_t number = go->step;
+    struct train_step *step = &run->steps[at];
     step->first = run->batch.n;
-    for (size_t i = 0; i < s->batch; i++)
-        step->packs[i] = data_order_at(a->order, (number - 1) * s->batch + i);
-    step->sum = batch_fill(&run->batch, run->h, &run->h->train, step->packs, s->batch);
-    run->go[at] = (struct go_step){(uint32_t)adapter, number, 1.0 / (double)step->sum.supervised};
+    step->sum =
+        batch_fill(&run->batch, run->h, &run->h->train, step->packs, s->batch, run->h->spec.micro_batch);
+    go->dscale = 1.0 / (double)(step->sum.pairs ? step->sum.pairs : step->sum.supervised);
+    go->beta = step->sum.pairs ? s->beta : 0;
+    for (size_t i = 0; i < s->batch && run->train_refs.logp; i++)
+        run->refs[at * s->batch + i] = pair_refs_of(&run->train_refs, step->packs[i]);
     run->round[at] = (struct head_step){.max_norm = s->max_grad_norm};
     run->round[at].opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, run->h->steps, number),
                                         0.9f, 0.999f, 1e-8f, (float)s->weight_decay};
@@ -46,7 +60,7 @@ static bool is_hold_due(const struct train_run *run, uint64_t last)
     if (train_keep_forbids(&run->keep))
         return false;
     return atomic_load(&h->leave) || h->plan.tune.kind == TUNE_LORA || !run->held.us ||
-           (double)clock_since_us(run->told, run->held) / 1e6 >= HOLD_SHARE * runner_hold_seconds(run->r);
+           (double)clock_since_us(run->reported, run->held) / 1e6 >= HOLD_SHARE * runner_hold_seconds(run->r);
 }
 
 /* Steps `first` to `last`, of each adapter that has not done them yet. */
@@ -54,14 +68,21 @@ static int train_round(struct train_run *run, uint64_t first, uint64_t last, str
 {
     struct head *h = run->h;
     size_t n = 0;
-    run->told = clock_now();
-    run->batch.n = 0;
     for (uint64_t number = first; number <= last; number++)
         for (size_t a = 0; a < h->nadapters; a++)
             if (number > h->adapters[a].first_step && !guard_is_over(&run->guard, a))
-                prepare_step(run, n++, a, number);
+                begin_step(run, n++, a, number);
+    int e = run->train_refs.logp
+                ? pair_refs_find(&run->train_refs, h, run->r, &run->batch, run->packs, n * h->spec.batch, err)
+                : 0;
+    if (e)
+        return e;
+    run->reported = clock_now();
+    run->batch.n = 0;
+    for (size_t at = 0; at < n; at++)
+        prepare_step(run, at);
     for (size_t a = 0; a < h->nadapters; a++)
-        run->of[a].told = run->told;
+        run->of[a].reported = run->reported;
     struct head_round round = {
         .mb = run->batch.mb, .steps = run->round, .stepped = train_on_stepped, .owner = run};
     run->is_one_step = n == 1;
@@ -73,50 +94,19 @@ static int train_round(struct train_run *run, uint64_t first, uint64_t last, str
                     .hold = is_hold_due(run, last),
                     .kept = train_keep_is_whole(&run->keep),
                     .trace = h->spec.trace || !run->traced.us ||
-                             clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
-                    .mb = run->batch.seqs};
+                             clock_since_us(run->reported, run->traced) >= TRACE_EVERY_US,
+                    .mb = run->batch.seqs,
+                    .nrefs = run->train_refs.logp ? n * h->spec.batch : 0,
+                    .refs = run->refs};
     if (go.trace)
-        run->traced = run->told;
+        run->traced = run->reported;
     if (go.hold) {
-        run->held = run->told;
+        run->held = run->reported;
         train_keep_given(&run->keep);
     }
     run->held_step = go.hold ? last : run->held_step;
-    int e = runner_round(run->r, &go, &round, err);
+    e = runner_round(run->r, &go, &round, err);
     return e || n > 1 || !run->round[0].update ? e : train_report_step(run, 0, err);
-}
-
-/* The whole validation set in file order, through the same pipeline. */
-static int evaluate(struct train_run *run, size_t adapter, uint64_t step, struct err *err)
-{
-    struct head *h = run->h;
-    size_t packs = data_packs_count(h->valid.packs), per = h->plan.microbatches * h->spec.micro_batch,
-           *pick = calloc(per, sizeof *pick);
-    double sum = 0;
-    size_t tokens = 0;
-    int e = pick ? 0 : err_set(err, -ENOMEM, "out of memory");
-    for (size_t at = 0; at < packs && !e; at += per) {
-        size_t n = packs - at < per ? packs - at : per;
-        for (size_t i = 0; i < n; i++)
-            pick[i] = at + i;
-        run->batch.n = 0;
-        tokens += batch_fill(&run->batch, h, &h->valid, pick, n).supervised;
-        struct head_round round = {.mb = run->batch.mb};
-        struct go go = {.program = PROGRAM_FORWARD,
-                        .step = step,
-                        .adapter = (uint32_t)adapter,
-                        .microbatches = run->batch.n,
-                        .mb = run->batch.seqs};
-        e = runner_round(run->r, &go, &round, err);
-        sum += batch_loss(&run->batch, 0, run->batch.n);
-    }
-    free(pick);
-    if (e)
-        return e;
-    run->of[adapter].last_valid = sum / (double)tokens;
-    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss",
-                             run->of[adapter].last_valid, "valid_tokens", (json_int_t)tokens);
-    return train_tell(run, "valid", adapter, step, line, (struct train_more){0}, err);
 }
 
 /* --- samples ---------------------------------------------------------------------------------- */
@@ -140,6 +130,21 @@ static int take_sample(struct train_run *run, size_t adapter, uint64_t step, str
 
 /* --- all steps -------------------------------------------------------------------------------- */
 
+/* Adapters learn to be better than the model without them: the sets of --loss dpo have it. */
+static int open_refs(struct train_run *run)
+{
+    const struct head *h = run->h;
+    if (h->plan.loss != LOSS_DPO)
+        return 0;
+    int e = pair_refs_init(&run->train_refs, &h->train);
+    if (!e && h->valid.data)
+        e = pair_refs_init(&run->valid_refs, &h->valid);
+    for (size_t i = 0; i < JOB_EVAL_SETS && !e; i++)
+        if (h->more_valid[i].data)
+            e = pair_refs_init(&run->more_refs[i], &h->more_valid[i]);
+    return e;
+}
+
 static int run_open(struct train_run *run, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
@@ -148,7 +153,9 @@ static int run_open(struct train_run *run, struct err *err)
     run->steps = calloc(steps, sizeof *run->steps);
     run->go = calloc(steps, sizeof *run->go);
     run->round = calloc(steps, sizeof *run->round);
-    if (!run->packs || !run->steps || !run->go || !run->round || batch_alloc(&run->batch, &run->h->plan))
+    run->refs = calloc(steps * s->batch, sizeof *run->refs);
+    if (!run->packs || !run->steps || !run->go || !run->round || !run->refs ||
+        batch_alloc(&run->batch, &run->h->plan) || open_refs(run))
         return err_set(err, -ENOMEM, "out of memory");
     int e = train_save_init(&run->save, run->h, run->r, &run->log, err);
     if (!e)
@@ -161,6 +168,11 @@ static void run_done(struct train_run *run)
     train_save_done(&run->save);
     stage_log_close(&run->log);
     batch_done(&run->batch);
+    pair_refs_done(&run->train_refs);
+    pair_refs_done(&run->valid_refs);
+    for (size_t i = 0; i < JOB_EVAL_SETS; i++)
+        pair_refs_done(&run->more_refs[i]);
+    free(run->refs);
     free(run->packs);
     free(run->steps);
     free(run->go);
@@ -259,7 +271,7 @@ static int after_step(struct train_run *run, uint64_t step, struct err *err)
             continue;
         const bool is_evaluated = h->valid.data && is_due(run, step, s->eval_every);
         if (is_evaluated)
-            e = evaluate(run, a, step, err);
+            e = train_evaluate(run, a, step, err);
         if (!e && is_evaluated && judge(run, a, step))
             must_save = true;
         if (!e && s->sample_prompt && is_due(run, step, s->sample_every))
@@ -348,7 +360,7 @@ static int before_steps(struct train_run *run, bool *ret, struct err *err)
         const bool is_over = guard_is_over(&run->guard, a),
                    is_evaluated = h->valid.data && !is_over && is_first_evaluated(run, a);
         if (is_evaluated)
-            e = evaluate(run, a, first, err);
+            e = train_evaluate(run, a, first, err);
         if (is_evaluated && !e && judge(run, a, first))
             *ret = true;
         if (!e && s->said && s->sample_prompt && first && !is_over && is_due(run, first, s->sample_every))

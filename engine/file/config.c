@@ -14,6 +14,7 @@
 #include "file/config_impl.h"
 #include "file/input.h"
 #include "file/model_file.h"
+#include "file/text_part.h"
 
 enum { CONFIG_LIMIT = 16 * 1024 * 1024 }; /* bytes: an embedded vocabulary is the largest seen */
 
@@ -48,15 +49,29 @@ int config_parse(struct config *ret, const char *json, size_t n, struct err *err
     int code = load_object(&root, json, n, err);
     if (code < 0)
         return code;
-    struct config_reader r = {.root = root};
+    json_t *text = text_part_config(root, NULL);
+    struct config_reader r = {.root = text ? text : root};
     struct config c;
     memset(&c, 0, sizeof c); /* padding too: equal configs are equal byte by byte */
+    c.is_text_part = text != NULL;
     config_read_family(&r, &c);
+    json_decref(text);
     json_decref(root);
     code = conclude(&r, err);
     if (code == 0)
         memcpy(ret, &c, sizeof c);
     return code;
+}
+
+bool config_ahead(struct config *ret, const struct config *c)
+{
+    if (!c->extra_layers || c->layers + 1 >= CONFIG_MAX_LAYERS)
+        return false;
+    *ret = *c;
+    ret->layers++;
+    ret->extra_layers--;
+    ret->is_ahead = true;
+    return true;
 }
 
 static int parse_generation(struct config *c, const char *json, size_t n, struct err *err)

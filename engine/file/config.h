@@ -31,7 +31,18 @@ struct config_mla {
     size_t kv_rank;           /* kv_lora_rank; 0: the model has ordinary attention */
     size_t q_rank;            /* q_lora_rank; 0: one q_proj */
     size_t nope, rope, value; /* of a head: q·k without position, with position, v */
-    bool kv_b_parts;          /* kv_b_proj is stored as two tensors, see unit.c */
+    size_t index_heads,
+        index_head;   /* of the indexer that chooses keys (DeepSeek-V3.2): heads, width of one, */
+    size_t index_top; /* and how many keys a query sees; 0: there is none */
+    bool kv_b_parts;  /* kv_b_proj is stored as two tensors, see unit.c */
+};
+
+/* Gated delta rule (gated DeltaNet, layer/delta.h), the attention of linear layers. */
+struct config_delta {
+    size_t key_heads, value_heads; /* 0: no layer has it */
+    size_t key, value;             /* widths of a head */
+    size_t taps;                   /* of the convolution */
+    bool fused;                    /* its projections are two linears, not four */
 };
 
 /* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where
@@ -48,10 +59,11 @@ struct config_moe {
     size_t every;                 /* decoder_sparse_step */
     uint64_t dense[CONFIG_MAX_LAYERS / 64]; /* mlp_only_layers, a bit for each layer */
     bool sigmoid;                           /* scores; else softmax */
-    bool bias;    /* e_score_correction_bias is added for the choice, and the best two of a
+    bool bias;        /* e_score_correction_bias is added for the choice, and the best two of a
                                      group count; else the best one */
-    bool norm;    /* norm_topk_prob */
-    double scale; /* routed_scaling_factor */
+    bool norm;        /* norm_topk_prob */
+    bool shared_gate; /* what shared experts give is multiplied by a number of each token */
+    double scale;     /* routed_scaling_factor */
 };
 
 struct config {
@@ -65,9 +77,10 @@ struct config {
     bool attn_out_bias; /* of o_proj */
     bool qk_norm;       /* RMSNorm of each head's q and k, */
     bool qk_norm_whole; /* or of all heads at once */
+    bool attn_gate;     /* what attention gives is multiplied by σ of a gate, which q_proj gives as well */
     bool sinks;         /* a score of each head joins the softmax, and has no value */
-    bool mlp_bias;
-    bool fused;              /* q, k and v are one linear, and so are gate and up of a dense MLP */
+    bool mlp_bias;      /* of the linears of MLPs, experts and routers */
+    bool fused;         /* q, k and v are one linear, and so are gate and up of a dense MLP */
     enum config_norms norms; /* of a block */
     bool norm_plus_one;      /* norms multiply by 1 + what is stored */
     struct glu glu;          /* of every MLP */
@@ -75,15 +88,22 @@ struct config {
     double residual_scale;   /* what a part of a block gives (norms stand before it alone), */
     double logit_scale;      /* and logits; 0: by nothing */
     double attn_scale;       /* of the scores; 0: as config_attn_scale has it */
+    double attn_softcap;     /* of scores, as in layer/softcap.h, */
+    double logit_softcap;    /* and of logits; 0: none */
     size_t window;           /* positions that a query of the windowed layers sees; 0: none has a window */
-    struct config_layers windowed, unrotated;
+    struct config_layers windowed, unrotated, linear;
+    bool experts_fp4;               /* linears of experts are stored in MXFP4 (OCP), as gpt-oss is released */
     bool fp8;                       /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
     size_t quant_bits, quant_group; /* matrices are stored in MLX's quantization, most of them like this; */
     enum quant_kind quant_kind;     /* bits 0: they are not */
     bool mixed;                     /* each tensor has a type of its own, which the files say alone (GGUF) */
     enum dtype dtype;               /* torch_dtype / dtype: what a full fine-tune is written as */
-    size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction) */
+    size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction), */
+    bool extra_apart;    /* or under names of their own: mtp.*, with attention over all positions */
+    bool is_ahead;       /* of config_ahead: the last layer is the only one, and predicts a token more */
+    bool is_text_part;   /* of a model that also sees pictures: its files hold more, see text_part.h */
     struct config_mla mla;
+    struct config_delta delta;
     struct config_moe moe;
     enum rope_kind rope;
     size_t rope_width;        /* how much of a head is rotated; 0: all */
@@ -118,12 +138,30 @@ static inline bool config_layers_have(const struct config_layers *set, size_t la
 /* What layer l has that others may not have. */
 struct config_layer {
     bool has_experts, is_rotated;
-    size_t window; /* 0: its queries see all before them */
+    bool is_linear; /* with config.delta, not with attention over all positions */
+    size_t window;  /* 0: its queries see all before them */
 };
 static inline struct config_layer config_layer(const struct config *c, size_t layer)
 {
     return (struct config_layer){config_has_experts(c, layer), !config_layers_have(&c->unrotated, layer),
+                                 config_layers_have(&c->linear, layer),
                                  config_layers_have(&c->windowed, layer) ? c->window : 0};
+}
+
+/* The first of a model's extra layers as a model of its own (multi-token prediction; DeepSeek-V3,
+ * arXiv 2412.19437, section 2.2): behind the layers of `c`, and is_ahead. False: there is none, or
+ * not under the names of a layer. */
+bool config_ahead(struct config *ret, const struct config *c);
+
+/* What a model of this family names under "architectures"; NULL: we do not know the family. */
+const char *config_architecture(const char *model_type);
+/* Has a layer of first … end−1 a state, which goes on from position to position and never back? */
+static inline bool config_has_state(const struct config *c, size_t first, size_t end)
+{
+    bool has = false;
+    for (size_t l = first; l < end; l++)
+        has = has || config_layers_have(&c->linear, l);
+    return has;
 }
 
 /* What MLX's "mode" of a quantization says; NULL, or a word that is not read here: affine. */

@@ -85,14 +85,55 @@ static void read_qwen(struct config_reader *r, struct config *c)
             config_add_layer(&c->windowed, l);
 }
 
+static void read_qwen_experts(struct config_reader *r, struct config *c, bool norm)
+{
+    config_read_experts(r, c, config_lookup(r->root, "num_experts") ? "num_experts" : "num_local_experts",
+                        "moe_intermediate_size"); /* the latter since transformers 5 */
+    c->moe.norm = config_bool(r, r->root, "norm_topk_prob", norm);
+    c->moe.every = config_size(r, r->root, "decoder_sparse_step", 1, MAX_LAYERS);
+    config_read_dense(r, c);
+}
+
 static void read_qwen3_moe(struct config_reader *r, struct config *c)
 {
     read_qwen(r, c);
-    config_read_experts(r, c, config_lookup(r->root, "num_experts") ? "num_experts" : "num_local_experts",
-                        "moe_intermediate_size"); /* the latter since transformers 5 */
-    c->moe.norm = config_bool(r, r->root, "norm_topk_prob", false);
-    c->moe.every = config_size(r, r->root, "decoder_sparse_step", 1, MAX_LAYERS);
-    config_read_dense(r, c);
+    read_qwen_experts(r, c, false);
+}
+
+/* mtp.*, as released; the configs of Qwen3-Next do not say that it is there. */
+static void read_apart(struct config_reader *r, struct config *c)
+{
+    config_read_extra(r, c, "mtp_num_hidden_layers", 1);
+    c->extra_apart = true;
+}
+
+/* Gates on what attention, experts and delta rule give; three of four layers are linear. */
+static void read_qwen3_next(struct config_reader *r, struct config *c)
+{
+    config_read_delta(r, c);
+    c->delta.fused = c->attn_gate = true;
+    read_apart(r, c);
+    read_qwen_experts(r, c, true);
+    c->moe.shared_ffn = config_size(r, r->root, "shared_expert_intermediate_size", 512, INT32_MAX);
+    c->moe.shared_gate = true;
+}
+
+/* The streams of positions that mrope_section divides a head among are one stream where there is
+ * only text. */
+static void read_qwen3_5(struct config_reader *r, struct config *c)
+{
+    config_read_delta(r, c);
+    c->attn_gate = config_bool(r, r->root, "attn_output_gate", true);
+    read_apart(r, c);
+}
+
+/* As Qwen3-Next's, with weights of experts that always sum to one. */
+static void read_qwen3_5_moe(struct config_reader *r, struct config *c)
+{
+    read_qwen3_5(r, c);
+    read_qwen_experts(r, c, true);
+    c->moe.norm = c->moe.shared_gate = true;
+    c->moe.shared_ffn = config_size(r, r->root, "shared_expert_intermediate_size", 512, INT32_MAX);
 }
 
 static bool is_unrotated(const struct config *c, size_t layer)
@@ -130,6 +171,12 @@ static bool is_olmo_windowed(const struct config *c, size_t layer)
     return (layer + 1) % 4 != 0;
 }
 
+static bool is_even(const struct config *c, size_t layer)
+{
+    (void)c;
+    return layer % 2 == 0;
+}
+
 /* The windowed layers are rotated as before the context was extended. */
 static void read_olmo3(struct config_reader *r, struct config *c)
 {
@@ -158,6 +205,30 @@ static void read_gemma3(struct config_reader *r, struct config *c)
         c->rope_window_theta = config_real(r, r->root, "rope_local_base_freq", 10000, 1, 1e15);
 }
 
+/* A cap may be null, which is none. */
+static double softcap(struct config_reader *r, const char *key, double usual)
+{
+    const bool is_null = json_is_null(json_object_get(r->root, key));
+    return is_null ? 0 : config_real(r, r->root, key, usual, 1e-6, 1e6);
+}
+
+static bool is_gemma2_windowed(const struct config *c, size_t layer)
+{
+    (void)c;
+    return layer % 2 == 0;
+}
+
+static void read_gemma2(struct config_reader *r, struct config *c)
+{
+    refuse(r, "use_bidirectional_attention");
+    c->embed_scale = sqrt((double)c->dim);
+    c->attn_scale = 1 / sqrt(config_real(r, r->root, "query_pre_attn_scalar", 256, 1e-6, 1e6));
+    c->attn_softcap = softcap(r, "attn_logit_softcapping", 50);
+    c->logit_softcap = softcap(r, "final_logit_softcapping", 30);
+    c->window = config_read_window(r, c, 4096);
+    config_read_kinds(r, c, is_gemma2_windowed);
+}
+
 /* --- experts ---------------------------------------------------------------------------------- */
 
 static void read_glm4_moe(struct config_reader *r, struct config *c)
@@ -168,6 +239,19 @@ static void read_glm4_moe(struct config_reader *r, struct config *c)
     config_read_groups(r, c, 2);
     c->moe.sigmoid = c->moe.bias = true;
     config_read_extra(r, c, "num_nextn_predict_layers", 1); /* as released */
+}
+
+/* The choice is of logits, and the softmax one over those that were chosen: the same as over all,
+ * made to sum to one. */
+static void read_gpt_oss(struct config_reader *r, struct config *c)
+{
+    c->attn_bias = c->attn_out_bias = config_bool(r, r->root, "attention_bias", true);
+    c->glu.limit = (float)config_real(r, r->root, "swiglu_limit", 7, 1e-3, 1e6);
+    c->sinks = c->mlp_bias = true;
+    config_read_experts(r, c, "num_local_experts", "intermediate_size");
+    c->moe.norm = true;
+    c->window = config_read_window(r, c, 128);
+    config_read_kinds(r, c, is_even);
 }
 
 /* Its number of rotated elements has a name of its own. */
@@ -229,6 +313,12 @@ static void read_deepseek_v3(struct config_reader *r, struct config *c)
     config_read_extra(r, c, "num_nextn_predict_layers", 1); /* as released */
 }
 
+static void read_deepseek_v32(struct config_reader *r, struct config *c)
+{
+    read_deepseek_v3(r, c);
+    config_read_indexer(r, c);
+}
+
 /* --- families --------------------------------------------------------------------------------- */
 
 static const struct family_row families[] = {
@@ -261,6 +351,36 @@ static const struct family_row families[] = {
      .out_bias = BY_KEY,
      .qk_norm = ALWAYS,
      .read = read_qwen3_moe},
+    {.model_type = "qwen3_next",
+     .architecture = "Qwen3NextForCausalLM",
+     .usual = {.positions = 32768, .kv_heads = 2, .head = 256, .rotated = 0.25, .bos = -1, .eos = -1},
+     .qkv_bias = BY_KEY,
+     .out_bias = BY_KEY,
+     .qk_norm = ALWAYS,
+     .norm_plus_one = true,
+     .read = read_qwen3_next},
+    {.model_type = "qwen3_5_text",
+     .architecture = "Qwen3_5ForCausalLM",
+     .usual = {.positions = 32768, .kv_heads = 4, .head = 256, .rotated = 0.25, .bos = -1, .eos = -1},
+     .qkv_bias = BY_KEY,
+     .out_bias = BY_KEY,
+     .qk_norm = ALWAYS,
+     .norm_plus_one = true,
+     .read = read_qwen3_5},
+    {.model_type = "qwen3_5_moe_text",
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .usual = {.positions = 32768,
+               .ffn = 512, /* of no layer: all have experts */
+               .kv_heads = 2,
+               .head = 256,
+               .rotated = 0.25,
+               .bos = -1,
+               .eos = -1},
+     .qkv_bias = BY_KEY,
+     .out_bias = BY_KEY,
+     .qk_norm = ALWAYS,
+     .norm_plus_one = true,
+     .read = read_qwen3_5_moe},
     {.model_type = "deepseek_v2",
      .architecture = "DeepseekV2ForCausalLM",
      .usual = {.positions = 4096, .bos = 0, .eos = 1},
@@ -271,6 +391,16 @@ static const struct family_row families[] = {
      .usual = {.positions = 4096, .bos = 0, .eos = 1},
      .latent = true,
      .read = read_deepseek_v3},
+    {.model_type = "kimi_k2",
+     .architecture = "DeepseekV3ForCausalLM",
+     .usual = {.positions = 131072, .theta = 50000, .bos = 163584, .eos = 163585},
+     .latent = true,
+     .read = read_deepseek_v3},
+    {.model_type = "deepseek_v32",
+     .architecture = "DeepseekV32ForCausalLM",
+     .usual = {.positions = 163840, .bos = 0, .eos = 1},
+     .latent = true,
+     .read = read_deepseek_v32},
     {.model_type = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
      .usual = {.positions = 32768, .kv_heads = 4, .theta = 2e6, .bos = 128000, .eos = 128001, .tied = true},
@@ -306,6 +436,8 @@ static const struct family_row families[] = {
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .usual = {.positions = 131072,
+               .heads = 8,
+               .vocab = 262208,
                .kv_heads = 4,
                .head = 256,
                .theta = 1e6,
@@ -320,6 +452,23 @@ static const struct family_row families[] = {
      .norms = NORMS_AROUND,
      .norm_plus_one = true,
      .read = read_gemma3},
+    {.model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .usual = {.positions = 8192,
+               .heads = 8,
+               .vocab = 256000,
+               .kv_heads = 4,
+               .head = 256,
+               .bos = 2,
+               .eos = 1,
+               .tied = true,
+               .act_key = "hidden_activation",
+               .glu = GLU_GELU_TANH},
+     .qkv_bias = BY_KEY,
+     .out_bias = BY_KEY,
+     .norms = NORMS_AROUND,
+     .norm_plus_one = true,
+     .read = read_gemma2},
     {.model_type = "glm4_moe",
      .architecture = "Glm4MoeForCausalLM",
      .usual = {.positions = 131072, .kv_heads = 8, .eps = 1e-5, .rotated = 0.5, .bos = -1, .eos = -1},
@@ -332,7 +481,32 @@ static const struct family_row families[] = {
      .qk_norm = BY_KEY,
      .qk_norm_whole = true,
      .read = read_minimax_m2},
+    {.model_type = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .usual = {.positions = 131072,
+               .kv_heads = 8,
+               .head = 64,
+               .theta = 150000,
+               .eps = 1e-5,
+               .bos = -1,
+               .eos = -1,
+               .glu = GLU_CLAMPED},
+     .read = read_gpt_oss},
 };
+
+static const struct family_row *row_of(const char *model_type)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (!strcmp(model_type, families[i].model_type))
+            return &families[i];
+    return NULL;
+}
+
+const char *config_architecture(const char *model_type)
+{
+    const struct family_row *f = row_of(model_type);
+    return f ? f->architecture : NULL;
+}
 
 static bool has(struct config_reader *r, enum presence presence, const char *key)
 {
@@ -346,7 +520,7 @@ static void read_row(struct config_reader *r, struct config *c, const struct fam
     if (f->latent)
         config_read_latent(r, c);
     else
-        config_read_heads(r, c, usual->kv_heads, usual->head);
+        config_read_heads(r, c, usual);
     c->attn_bias = has(r, f->qkv_bias, "attention_bias");
     c->attn_out_bias = has(r, f->out_bias, "attention_bias");
     c->mlp_bias = has(r, f->mlp_bias, "mlp_bias");
@@ -386,17 +560,16 @@ static void check_architecture(struct config_reader *r, const struct family_row 
 void config_read_family(struct config_reader *r, struct config *c)
 {
     const char *type = config_string(r, r->root, "model_type", NULL);
-    char known[256];
+    char known[400];
     if (!type) {
         config_complain(r, "model_type is missing");
         return;
     }
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        if (strcmp(type, families[i].model_type) != 0)
-            continue;
+    const struct family_row *f = row_of(type);
+    if (f) {
         snprintf(c->family, sizeof c->family, "%s", type);
-        check_architecture(r, &families[i]);
-        read_row(r, c, &families[i]);
+        check_architecture(r, f);
+        read_row(r, c, f);
         return;
     }
     list_families(known, sizeof known);

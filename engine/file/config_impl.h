@@ -14,6 +14,8 @@ void config_read_family(struct config_reader *r, struct config *c);
 /* config_parts.c. What a family assumes where keys are absent. */
 struct config_usual {
     size_t positions;      /* max_position_embeddings */
+    size_t heads, vocab;   /* 0: they must be given, as the next */
+    size_t ffn;            /* intermediate_size */
     size_t kv_heads, head; /* 0: as many as heads, hidden_size / heads */
     double theta, rotated; /* base of the rotation, 0: 10000; how much of a head is rotated, 0: all, always */
     double eps;            /* of norms, 0: 1e-6 */
@@ -23,8 +25,9 @@ struct config_usual {
     enum glu_kind glu;
 };
 void config_read_common(struct config_reader *r, struct config *c, const struct config_usual *usual);
-void config_read_heads(struct config_reader *r, struct config *c, size_t kv_heads, size_t head);
+void config_read_heads(struct config_reader *r, struct config *c, const struct config_usual *usual);
 void config_read_latent(struct config_reader *r, struct config *c);
+void config_read_indexer(struct config_reader *r, struct config *c); /* the latent keys have been read */
 /* bos, eos: as in config_usual; an explicit null is none. */
 void config_read_tokens(struct config_reader *r, struct config *c, int32_t bos, int32_t eos);
 /* sliding_window; 0: there is none, or it hides nothing. */
@@ -44,6 +47,9 @@ void config_read_groups(struct config_reader *r, struct config *c, size_t least)
 void config_read_extra(struct config_reader *r, struct config *c, const char *key, size_t usual);
 /* One id, a list of them, or nothing: JSON null, or an absent key, leave the list as it is. */
 void config_read_eos(struct config_reader *r, const json_t *v, struct config *c);
+
+/* config_delta.c: heads of linear layers, and which layers these are. */
+void config_read_delta(struct config_reader *r, struct config *c);
 
 /* config_quant.c */
 void config_read_quantization(struct config_reader *r, struct config *c);

@@ -17,6 +17,10 @@ enum {
     MAX_HEAD = 1 << 10,
     MAX_GROUP =
         64, /* heads that share keys and values; with MAX_HEAD: a tile of attention fits a thread's scratch */
+    MAX_RANK = 1 << 12, /* of a latent that heads share as their keys and values; */
+    MAX_SHARED =
+        96 << 10, /* the same, times the heads, each in whole vectors: a tile fits a thread's scratch */
+    VECTOR = 16,
     MAX_VOCAB = 1 << 24,
     MAX_EXPERTS = 1 << 12,
 };
@@ -92,8 +96,8 @@ void config_read_common(struct config_reader *r, struct config *c, const struct 
 {
     c->layers = config_size(r, r->root, "num_hidden_layers", 0, MAX_LAYERS);
     c->dim = config_size(r, r->root, "hidden_size", 0, MAX_WIDTH);
-    c->ffn = config_size(r, r->root, "intermediate_size", 0, MAX_WIDTH);
-    c->vocab = config_size(r, r->root, "vocab_size", 0, MAX_VOCAB);
+    c->ffn = config_size(r, r->root, "intermediate_size", usual->ffn, MAX_WIDTH);
+    c->vocab = config_size(r, r->root, "vocab_size", usual->vocab, MAX_VOCAB);
     c->max_positions = config_size(r, r->root, "max_position_embeddings", usual->positions, INT32_MAX);
     c->norm_eps = (float)config_real(r, r->root, "rms_norm_eps", usual->eps ? usual->eps : 1e-6, 0, 1);
     c->init_std = (float)config_real(r, r->root, "initializer_range", 0.02, 0, 100);
@@ -107,10 +111,11 @@ void config_read_common(struct config_reader *r, struct config *c, const struct 
 
 /* --- attention -------------------------------------------------------------------------------- */
 
-void config_read_heads(struct config_reader *r, struct config *c, size_t kv_heads, size_t head)
+void config_read_heads(struct config_reader *r, struct config *c, const struct config_usual *usual)
 {
-    c->heads = config_size(r, r->root, "num_attention_heads", 0, MAX_HEADS);
-    size_t fallback = kv_heads ? kv_heads : c->heads ? c->heads : 1;
+    const size_t head = usual->head;
+    c->heads = config_size(r, r->root, "num_attention_heads", usual->heads, MAX_HEADS);
+    size_t fallback = usual->kv_heads ? usual->kv_heads : c->heads ? c->heads : 1;
     c->kv_heads = config_size(r, r->root, "num_key_value_heads", fallback, MAX_HEADS);
     if (c->heads && c->kv_heads && c->heads % c->kv_heads != 0)
         config_complain(r, "num_attention_heads %zu is not a multiple of num_key_value_heads %zu", c->heads,
@@ -136,11 +141,27 @@ void config_read_heads(struct config_reader *r, struct config *c, size_t kv_head
                         MAX_WIDTH);
 }
 
+static size_t whole_vectors(size_t n)
+{
+    return (n + VECTOR - 1) / VECTOR * VECTOR;
+}
+
+/* While texts are generated, all heads share one key: the latent and what is rotated. */
+static void check_latent(struct config_reader *r, const struct config *c)
+{
+    const size_t shared = c->mla.kv_rank + c->mla.rope;
+    if (whole_vectors(c->heads) * whole_vectors(shared) > MAX_SHARED)
+        config_complain(r,
+                        "num_attention_heads %zu share a latent of kv_lora_rank + qk_rope_head_dim %zu: the "
+                        "product may be up to %d",
+                        c->heads, shared, MAX_SHARED);
+}
+
 void config_read_latent(struct config_reader *r, struct config *c)
 {
     struct config_mla *m = &c->mla;
     c->heads = c->kv_heads = config_size(r, r->root, "num_attention_heads", 0, MAX_HEADS);
-    m->kv_rank = config_size(r, r->root, "kv_lora_rank", 0, MAX_WIDTH);
+    m->kv_rank = config_size(r, r->root, "kv_lora_rank", 0, MAX_RANK);
     if (config_lookup(r->root, "q_lora_rank"))
         m->q_rank = config_size(r, r->root, "q_lora_rank", 0, MAX_WIDTH);
     m->nope = config_size(r, r->root, "qk_nope_head_dim", 0, MAX_HEAD);
@@ -153,10 +174,26 @@ void config_read_latent(struct config_reader *r, struct config *c)
     if (c->heads * (c->head + m->value) > MAX_WIDTH)
         config_complain(r, "num_attention_heads × their widths is %zu, allowed are up to %d",
                         c->heads * (c->head + m->value), MAX_WIDTH);
+    check_latent(r, c);
     if (config_bool(r, r->root, "attention_bias", false))
         config_complain(r, "attention_bias is not supported for this family");
     if (!config_bool(r, r->root, "rope_interleave", true))
         config_complain(r, "rope_interleave = false is not supported");
+}
+
+void config_read_indexer(struct config_reader *r, struct config *c)
+{
+    struct config_mla *m = &c->mla;
+    m->index_heads = config_size(r, r->root, "index_n_heads", 0, MAX_HEADS);
+    m->index_head = config_size(r, r->root, "index_head_dim", 0, MAX_HEAD);
+    m->index_top = config_size(r, r->root, "index_topk", 0, INT32_MAX);
+    if (!m->q_rank)
+        config_complain(r, "q_lora_rank is missing, and the indexer reads the latent of the queries");
+    if (m->index_head && m->index_head < m->rope)
+        config_complain(r, "index_head_dim %zu is less than qk_rope_head_dim %zu", m->index_head, m->rope);
+    if (m->index_heads * m->index_head > MAX_WIDTH)
+        config_complain(r, "index_n_heads × index_head_dim is %zu, allowed are up to %d",
+                        m->index_heads * m->index_head, MAX_WIDTH);
 }
 
 /* --- windows ---------------------------------------------------------------------------------- */

@@ -65,8 +65,9 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     return true;
 }
 
-/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. What gguf_config.c
- * makes of a GGUF file is told by its tensors. All else is refused. */
+/* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. MXFP4 as gpt-oss is
+ * released: of the experts, and all else is BF16 also where no type is given. What gguf_config.c
+ * makes of a GGUF file its tensors say. All else is refused. */
 void config_read_quantization(struct config_reader *r, struct config *c)
 {
     const json_t *q = config_lookup(r->root, "quantization_config");
@@ -79,10 +80,20 @@ void config_read_quantization(struct config_reader *r, struct config *c)
         c->mla.kv_b_parts = config_bool(r, q, "kv_b_parts", false);
         return;
     }
-    if (!method || strcmp(method, "fp8") != 0 || !fmt || strcmp(fmt, "e4m3") != 0 ||
-        json_array_size(block) != 2 || json_integer_value(json_array_get(block, 0)) != FP8_BLOCK ||
+    if (method && !strcmp(method, "mxfp4")) {
+        c->experts_fp4 = true;
+        if (!config_lookup(r->root, "dtype") && !config_lookup(r->root, "torch_dtype"))
+            c->dtype = DTYPE_BF16;
+        return;
+    }
+    const bool is_e4m3 = fmt && (!strcmp(fmt, "e4m3") || !strcmp(fmt, "float8_e4m3fn")); /* MiniMax */
+    if (!method || strcmp(method, "fp8") != 0 || !is_e4m3 || json_array_size(block) != 2 ||
+        json_integer_value(json_array_get(block, 0)) != FP8_BLOCK ||
         json_integer_value(json_array_get(block, 1)) != FP8_BLOCK)
-        config_complain(r, "quantization_config: of quantised weights only fp8 (e4m3 in blocks of 128 × 128) "
-                           "is read; take the unquantised model");
+        config_complain(
+            r,
+            "quantization_config: weights as \"%s\" stores them are not read, only fp8 (e4m3 in "
+            "blocks of 128 × 128) and mxfp4; take the model in bfloat16, or a GGUF or MLX file of it",
+            method ? input_quote(method).text : "");
     c->fp8 = true;
 }

@@ -35,8 +35,8 @@ static void read_yarn(struct config_reader *r, const json_t *obj, struct config 
     c->rope_mscale_all = config_real(r, obj, "mscale_all_dim", 0, 0, factor_max);
     c->rope_attention = config_real(r, obj, "attention_factor", 0, 0, factor_max);
     c->rope_original = config_size(r, obj, "original_max_position_embeddings", c->max_positions, INT32_MAX);
-    if (c->rope_high <= c->rope_low)
-        config_complain(r, "beta_fast %g must be above beta_slow %g", c->rope_high, c->rope_low);
+    if (c->rope_high < c->rope_low)
+        config_complain(r, "beta_fast %g must not be below beta_slow %g", c->rope_high, c->rope_low);
     c->rope_untruncated = !config_bool(r, obj, "truncate", true);
     c->rope_query_beta = config_real(r, obj, "llama_4_scaling_beta", 0, 0, beta_max);
 }

@@ -28,15 +28,24 @@ static void print_more(FILE *f, const struct config *c)
                 c->sinks, (int)c->glu.kind, (double)c->glu.limit);
     if (c->embed_scale > 0 || c->residual_scale > 0 || c->logit_scale > 0 || c->attn_scale > 0)
         fprintf(f, " scales %a %a %a %a", c->embed_scale, c->residual_scale, c->logit_scale, c->attn_scale);
+    if (c->attn_softcap > 0 || c->logit_softcap > 0)
+        fprintf(f, " softcaps %a %a", c->attn_softcap, c->logit_softcap);
     if (c->rope_width || c->rope_window_theta > 0 || c->rope_query_beta > 0 || c->rope_untruncated)
         fprintf(f, " rope %zu %a %a %d", c->rope_width, c->rope_window_theta, c->rope_query_beta,
                 c->rope_untruncated);
+    if (c->delta.value_heads || c->attn_gate || c->moe.shared_gate)
+        fprintf(f, " delta %zu %zu %zu %zu %zu %d %d %d", c->delta.key_heads, c->delta.value_heads,
+                c->delta.key, c->delta.value, c->delta.taps, c->delta.fused, c->attn_gate,
+                c->moe.shared_gate);
     for (size_t i = 0; c->rope == ROPE_LONG && i < config_rope_width(c) / 2; i++)
         fprintf(f, " long %a %a", c->rope_factors[0][i], c->rope_factors[1][i]);
+    if (c->mla.index_top)
+        fprintf(f, " indexer %zu %zu %zu", c->mla.index_heads, c->mla.index_head, c->mla.index_top);
     if (c->window)
         fprintf(f, " window %zu", c->window);
     print_layers(f, "windowed", &c->windowed, c->layers);
     print_layers(f, "unrotated", &c->unrotated, c->layers);
+    print_layers(f, "linear", &c->linear, c->layers);
 }
 
 static void print_config(FILE *f, const struct config *c)
@@ -60,6 +69,8 @@ static void print_config(FILE *f, const struct config *c)
             fprintf(f, " dense %zu", l);
     if (c->mixed)
         fprintf(f, " mixed %d", c->mla.kv_b_parts);
+    if (c->experts_fp4)
+        fprintf(f, " experts fp4");
     if (c->quant_bits)
         fprintf(f, " quantized %zu %zu %d", c->quant_bits, c->quant_group, c->quant_kind);
     print_more(f, c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A config.json of a GGUF file's metadata, in the words of Hugging Face, so that config_family.c
- * says what is possible, for both. Here are only the checks of what has no word there. Called by
- * gguf_folder.c; one thread. */
+ * says what is possible, for both. Here are only the checks of what has no word there. Also the
+ * other small files, as gguf_tokenizer.c makes them. Called by model_file.c; one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,164 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file/config.h"
 #include "file/gguf_model_impl.h"
 #include "file/input.h"
 
+#define LONG_FACTORS "rope_factors_long.weight"
+#define SHORT_FACTORS "rope_factors_short.weight"
+
+static const double near = 1e-5; /* what f32 makes of a factor */
+
 enum { ENDS_MOST = 8, ROPE_MOST = 512 /* factors */ };
-
-struct maker {
-    const struct gguf_model *m;
-    const struct gguf *g;
-    const char *arch;
-    json_t *root; /* owned */
-    struct err *err;
-    int r; /* the first failure; all that comes then does nothing */
-};
-
-static const struct architecture {
-    const char *gguf, *model_type, *name;
-} architectures[] = {
-    {"llama", "llama", "LlamaForCausalLM"},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM"},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM"},
-    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM"},
-    {"deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM"},
-};
-
-static bool is_text(const struct gguf_value *v, const char *text)
-{
-    struct gguf_text at = {NULL, 0};
-    size_t i = 0;
-    return v && !v->is_array && gguf_next_text(v, &i, &at) && at.n == strlen(text) &&
-           !memcmp(at.at, text, at.n);
-}
-
-static const struct architecture *find_architecture(const struct gguf *g)
-{
-    const struct gguf_value *v = gguf_value(g, "general.architecture");
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (is_text(v, architectures[i].gguf))
-            return &architectures[i];
-    return NULL;
-}
-
-const char *gguf_config_architecture(const struct gguf *g)
-{
-    const struct architecture *a = find_architecture(g);
-    return a ? a->gguf : "";
-}
-
-/* --- values ----------------------------------------------------------------------------------- */
-
-static void put(struct maker *k, const char *name, json_t *value)
-{
-    if (k->r)
-        json_decref(value);
-    else if (json_object_set_new(k->root, name, value))
-        k->r = err_set(k->err, -ENOMEM, "no memory for its config");
-}
-
-static const struct gguf_value *own_value(const struct gguf *g, const char *arch, const char *key)
-{
-    char full[128];
-    snprintf(full, sizeof full, "%s.%s", arch, key);
-    return gguf_value(g, full);
-}
-
-static void bad_type(struct maker *k, const char *key, const struct gguf_value *v, const char *wanted)
-{
-    if (!k->r)
-        k->r = err_set(k->err, -EBADMSG, "%s.%s is of type %s, and must be %s", k->arch, key,
-                       gguf_type_name(v), wanted);
-}
-
-/* A count; an array of one for each layer counts if all are alike. −1: it is missing. */
-static int64_t whole(struct maker *k, const char *key)
-{
-    const struct gguf_value *v = own_value(k->g, k->arch, key);
-    int64_t is, other;
-    if (!v)
-        return -1;
-    if (!gguf_whole(v, 0, &is)) {
-        bad_type(k, key, v, "a whole number");
-        return -1;
-    }
-    for (size_t i = 1; i < v->count && !k->r; i++)
-        if (gguf_whole(v, i, &other) && other != is)
-            k->r = err_set(k->err, -ENOTSUP, "%s.%s differs from layer to layer, which is not supported",
-                           k->arch, key);
-    return is;
-}
-
-static double real(struct maker *k, const char *key, double fallback)
-{
-    const struct gguf_value *v = own_value(k->g, k->arch, key);
-    double is = fallback;
-    if (v && (v->is_array || !gguf_real(v, 0, &is)))
-        bad_type(k, key, v, "a number");
-    else if (v && !isfinite(is) && !k->r)
-        k->r = err_set(k->err, -EBADMSG, "%s.%s is %g, which is no number to compute with", k->arch, key, is);
-    return is;
-}
-
-static bool flag(struct maker *k, const char *key, bool fallback)
-{
-    const struct gguf_value *v = own_value(k->g, k->arch, key);
-    bool is = fallback;
-    if (v && !gguf_bool(v, &is))
-        bad_type(k, key, v, "true or false");
-    return is;
-}
-
-/* Where it is missing: as if the config had not got it. */
-static void put_whole(struct maker *k, const char *name, const char *key)
-{
-    const int64_t is = whole(k, key);
-    if (is >= 0)
-        put(k, name, json_integer(is));
-}
-
-static int64_t needed(struct maker *k, const char *key)
-{
-    const int64_t is = whole(k, key);
-    if (is < 0 && !k->r)
-        k->r = err_set(k->err, -EBADMSG, "%s.%s is missing", k->arch, key);
-    return is;
-}
-
-static void put_needed(struct maker *k, const char *name, const char *key)
-{
-    const int64_t is = needed(k, key);
-    put(k, name, json_integer(is));
-}
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-static int64_t get(const struct gguf *g, const char *arch, const char *key)
-{
-    const struct gguf_value *v = own_value(g, arch, key);
-    int64_t is;
-    return v && gguf_whole(v, 0, &is) ? is : -1;
-}
-
-size_t gguf_config_head_width(const struct gguf *g)
-{
-    const char *arch = gguf_config_architecture(g);
-    const int64_t width = get(g, arch, "attention.key_length"), dim = get(g, arch, "embedding_length"),
-                  heads = get(g, arch, "attention.head_count");
-    if (width > 0)
-        return (size_t)width;
-    return dim > 0 && heads > 0 && dim % heads == 0 ? (size_t)(dim / heads) : 0;
-}
-
-static bool has(const struct maker *k, const char *tensor)
-{
-    return gguf_model_find(k->m, tensor) != NULL;
-}
-
-/* What a layer's matrices are rounded to anew where they are written: that of the file, and bf16,
+/* What a layer's matrices are rounded to where they are written: that of the file, and bf16,
  * which holds all of f32's range, for those in blocks. */
-static const char *element_type(const struct maker *k)
+static const char *element_type(const struct gguf_maker *k)
 {
     static const char *const names[] = {
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
@@ -175,37 +33,40 @@ static const char *element_type(const struct maker *k)
     return t && t->dtype <= DTYPE_BF16 ? names[t->dtype] : "bfloat16";
 }
 
-static void put_common(struct maker *k)
+static void put_common(struct gguf_maker *k)
 {
     const struct gguf_value *tokens = gguf_value(k->g, "tokenizer.ggml.tokens");
-    const int64_t extra = whole(k, "nextn_predict_layers"), layers = needed(k, "block_count");
-    put(k, "num_hidden_layers", json_integer(extra > 0 ? layers - extra : layers));
-    put_needed(k, "hidden_size", "embedding_length");
-    put_whole(k, "max_position_embeddings", "context_length");
+    const int64_t extra = maker_whole(k, "nextn_predict_layers"), layers = maker_needed(k, "block_count");
+    maker_put(k, "num_hidden_layers", json_integer(extra > 0 ? layers - extra : layers));
+    maker_put_needed(k, "hidden_size", "embedding_length");
+    maker_put_whole(k, "max_position_embeddings", "context_length");
     if (tokens)
-        put(k, "vocab_size", json_integer((json_int_t)tokens->count));
+        maker_put(k, "vocab_size", json_integer((json_int_t)tokens->count));
     else
-        put_needed(k, "vocab_size", "vocab_size");
-    put(k, "rms_norm_eps", json_real(real(k, "attention.layer_norm_rms_epsilon", 1e-5)));
-    put(k, "tie_word_embeddings", json_boolean(!has(k, "output.weight")));
-    put(k, "torch_dtype", json_string(element_type(k)));
-    put(k, "quantization_config", json_pack("{s:s}", "quant_method", "gguf"));
+        maker_put_needed(k, "vocab_size", "vocab_size");
+    maker_put(k, "rms_norm_eps", json_real(maker_real(k, "attention.layer_norm_rms_epsilon", 1e-5)));
+    maker_put(k, "tie_word_embeddings", json_boolean(!maker_has(k, "output.weight")));
+    maker_put(k, "torch_dtype", json_string(element_type(k)));
+    maker_put(k, "quantization_config", json_pack("{s:s}", "quant_method", "gguf"));
 }
 
-static void put_heads(struct maker *k)
+static void put_heads(struct gguf_maker *k)
 {
     const size_t width = gguf_config_head_width(k->g);
-    const int64_t value = whole(k, "attention.value_length"), rope = whole(k, "rope.dimension_count");
-    put_needed(k, "num_attention_heads", "attention.head_count");
-    put_whole(k, "num_key_value_heads", "attention.head_count_kv");
-    if (whole(k, "attention.head_count_kv") < 0)
-        put_needed(k, "num_key_value_heads", "attention.head_count");
+    const int64_t value = maker_whole(k, "attention.value_length"),
+                  rope = maker_whole(k, "rope.dimension_count");
+    maker_put_needed(k, "num_attention_heads", "attention.head_count");
+    maker_put_whole(k, "num_key_value_heads", "attention.head_count_kv");
+    if (maker_whole(k, "attention.head_count_kv") < 0)
+        maker_put_needed(k, "num_key_value_heads", "attention.head_count");
     if (width)
-        put(k, "head_dim", json_integer((json_int_t)width));
+        maker_put(k, "head_dim", json_integer((json_int_t)width));
     if (!k->r && value > 0 && value != (int64_t)width)
         k->r = err_set(k->err, -ENOTSUP, "%s.attention.value_length %lld is not the width of keys, %zu",
                        k->arch, (long long)value, width);
-    if (!k->r && width && rope >= 0 && rope != (int64_t)width)
+    if (gguf_arch_find(k->g)->rotates_part && width && rope >= 0)
+        maker_put(k, "partial_rotary_factor", json_real((double)rope / (double)width));
+    else if (!k->r && width && rope >= 0 && rope != (int64_t)width)
         k->r =
             err_set(k->err, -ENOTSUP,
                     "%s.rope.dimension_count is %lld, and heads are %zu wide: rotating a part of a head is "
@@ -215,7 +76,7 @@ static void put_heads(struct maker *k)
 
 /* --- rotation --------------------------------------------------------------------------------- */
 
-static int read_factors(struct maker *k, const struct gguf_tensor *t, float *ret)
+static int read_factors(struct gguf_maker *k, const struct gguf_tensor *t, float *ret)
 {
     for (size_t p = 0; p < gguf_model_parts(k->m); p++) {
         const char *path = gguf_model_path(k->m, p);
@@ -231,33 +92,99 @@ static int read_factors(struct maker *k, const struct gguf_tensor *t, float *ret
     return err_set(k->err, -EIO, "%s cannot be read", t->name);
 }
 
-static void put_llama3(struct maker *k, double base)
+/* A tensor of one factor for each pair that is rotated. */
+static bool factors_of(struct gguf_maker *k, const char *name, size_t n, float *ret)
 {
-    const struct gguf_tensor *t = gguf_model_find(k->m, "rope_freqs.weight");
+    const struct gguf_tensor *t = gguf_model_find(k->m, name);
+    if (k->r)
+        return false;
+    if (!t || t->dtype != DTYPE_F32 || t->ndim != 1 || t->extent[0] != n || n > ROPE_MOST)
+        k->r =
+            err_set(k->err, -EBADMSG, "%s is no list of %zu F32, one for each pair that is rotated", name, n);
+    else
+        k->r = read_factors(k, t, ret);
+    return !k->r;
+}
+
+static void put_llama3(struct gguf_maker *k, double base)
+{
     const size_t n = gguf_config_head_width(k->g) / 2;
     float factor[ROPE_MOST];
     json_t *scaling = NULL;
-    if (!t || k->r)
-        return;
-    if (t->dtype != DTYPE_F32 || t->ndim != 1 || t->extent[0] != n || n > ROPE_MOST) {
-        k->r =
-            err_set(k->err, -EBADMSG, "rope_freqs.weight is no list of %zu F32, half the width of a head", n);
-        return;
-    }
-    k->r = read_factors(k, t, factor);
-    if (!k->r)
+    if (factors_of(k, "rope_freqs.weight", n, factor))
         k->r = gguf_rope_scaling(&scaling, factor, n, base, k->err);
     if (scaling)
-        put(k, "rope_scaling", scaling);
+        maker_put(k, "rope_scaling", scaling);
 }
 
-static void put_yarn(struct maker *k, double factor)
+static json_t *list_of(const float *factor, size_t n)
 {
-    const double log_factor = real(k, "rope.scaling.yarn_log_multiplier", 0);
-    const int64_t original = whole(k, "rope.scaling.original_context_length");
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_real((double)factor[i]));
+    return list;
+}
+
+/* What follows from the rest is not given, as in a config that was released. */
+static void put_attention(json_t *s, double is, double usual)
+{
+    if (is > 0 && fabs(is / usual - 1) > near)
+        json_object_set_new(s, "attention_factor", json_real(is));
+}
+
+static double long_attention(struct gguf_maker *k)
+{
+    const double most = (double)maker_whole(k, "context_length"),
+                 original = (double)maker_whole(k, "rope.scaling.original_context_length");
+    return original > 1 && most > original ? sqrt(1 + log(most / original) / log(original)) : 1;
+}
+
+static void put_long(struct gguf_maker *k)
+{
+    const int64_t rotated = maker_whole(k, "rope.dimension_count");
+    const size_t n = (rotated > 0 ? (size_t)rotated : gguf_config_head_width(k->g)) / 2;
+    const double attention = maker_real(k, "rope.scaling.attn_factor", 0);
+    float few[ROPE_MOST], many[ROPE_MOST];
+    if (!factors_of(k, LONG_FACTORS, n, many) || !factors_of(k, SHORT_FACTORS, n, few))
+        return;
+    json_t *s = json_pack("{s:s s:o s:o}", "rope_type", "longrope", "short_factor", list_of(few, n),
+                          "long_factor", list_of(many, n));
+    put_attention(s, attention, long_attention(k));
+    maker_put(k, "rope_scaling", s);
+}
+
+/* Keys that are there where a model has not the usual numbers. */
+static void put_yarn_keys(struct gguf_maker *k, json_t *s, double factor)
+{
+    static const char *const keys[][2] = {{"beta_fast", "rope.scaling.yarn_beta_fast"},
+                                          {"beta_slow", "rope.scaling.yarn_beta_slow"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const double is = maker_real(k, keys[i][1], 0);
+        if (is > 0)
+            json_object_set_new(s, keys[i][0], json_real(is));
+    }
+    put_attention(s, maker_real(k, "rope.scaling.yarn_attn_factor", 0), 1 + 0.1 * log(factor));
+    if (strcmp(k->arch, "mistral3") != 0)
+        return;
+    const double all = maker_real(k, "rope.scaling.yarn_log_multiplier", 0),
+                 beta = maker_real(k, "attention.temperature_scale", 0);
+    if (all > 0) {
+        json_object_set_new(s, "mscale", json_real(1));
+        json_object_set_new(s, "mscale_all_dim", json_real(all));
+    }
+    if (beta > 0)
+        json_object_set_new(s, "llama_4_scaling_beta", json_real(beta));
+}
+
+static void put_yarn(struct gguf_maker *k, double factor)
+{
+    const double log_factor = maker_real(k, "rope.scaling.yarn_log_multiplier", 0);
+    const int64_t original = maker_whole(k, "rope.scaling.original_context_length");
     json_t *s = json_pack("{s:s s:f}", "rope_type", "yarn", "factor", factor);
     if (original > 0)
         json_object_set_new(s, "original_max_position_embeddings", json_integer(original));
+    if (!strcmp(k->arch, "gpt-oss")) /* as the model was made, whatever others do with the file */
+        json_object_set_new(s, "truncate", json_false());
     if (!strcmp(k->arch, "deepseek2")) { /* the correction is one of scores, not of angles */
         if (log_factor > 0) {
             json_object_set_new(s, "mscale", json_real(10 * log_factor));
@@ -266,106 +193,55 @@ static void put_yarn(struct maker *k, double factor)
             json_object_set_new(s, "attention_factor", json_real(1));
         }
     }
-    put(k, "rope_scaling", s);
+    put_yarn_keys(k, s, factor);
+    maker_put(k, "rope_scaling", s);
 }
 
-static void put_rope(struct maker *k)
+static void put_rope(struct gguf_maker *k)
 {
-    const double base = real(k, "rope.freq_base", 10000), old = real(k, "rope.scale_linear", 1),
-                 factor = real(k, "rope.scaling.factor", old > 0 ? old : 1);
-    const struct gguf_value *type = own_value(k->g, k->arch, "rope.scaling.type");
-    put(k, "rope_theta", json_real(base));
-    if (has(k, "rope_freqs.weight"))
+    const double base = maker_real(k, "rope.freq_base", 10000), old = maker_real(k, "rope.scale_linear", 1),
+                 factor = maker_real(k, "rope.scaling.factor", old > 0 ? old : 1);
+    const struct gguf_value *type = maker_value(k->g, k->arch, "rope.scaling.type");
+    maker_put(k, "rope_theta", json_real(base));
+    if (maker_has(k, "rope_freqs.weight"))
         put_llama3(k, base);
-    else if (is_text(type, "yarn"))
+    else if (maker_has(k, LONG_FACTORS) || maker_has(k, SHORT_FACTORS))
+        put_long(k);
+    else if (maker_is_text(type, "yarn"))
         put_yarn(k, factor);
-    else if (is_text(type, "linear") || (!type && factor != 1))
-        put(k, "rope_scaling", json_pack("{s:s s:f}", "rope_type", "linear", "factor", factor));
-    else if (type && !is_text(type, "none") && !k->r)
+    else if (maker_is_text(type, "linear") || (!type && factor != 1))
+        maker_put(k, "rope_scaling", json_pack("{s:s s:f}", "rope_type", "linear", "factor", factor));
+    else if (type && !maker_is_text(type, "none") && !k->r)
         k->r = err_set(k->err, -ENOTSUP, "%s.rope.scaling.type is none of none, linear and yarn", k->arch);
-}
-
-/* --- experts and latent attention ------------------------------------------------------------- */
-
-static void put_experts(struct maker *k, const char *count)
-{
-    put_needed(k, count, "expert_count");
-    put_needed(k, "num_experts_per_tok", "expert_used_count");
-    put_needed(k, "moe_intermediate_size", "expert_feed_forward_length");
-}
-
-static void put_scores(struct maker *k)
-{
-    const int64_t gate = whole(k, "expert_gating_func"), groups = whole(k, "expert_group_count"),
-                  extra = whole(k, "nextn_predict_layers");
-    const bool is_v3 = gate == 2;
-    if (gate > 2 && !k->r)
-        k->r = err_set(k->err, -ENOTSUP, "%s.expert_gating_func %lld is not supported (1 softmax, 2 sigmoid)",
-                       k->arch, (long long)gate);
-    put(k, "norm_topk_prob", json_boolean(flag(k, "expert_weights_norm", false)));
-    put(k, "routed_scaling_factor", json_real(real(k, "expert_weights_scale", 1)));
-    put(k, "scoring_func", json_string(is_v3 ? "sigmoid" : "softmax"));
-    put(k, "topk_method", json_string(is_v3 ? "noaux_tc" : groups > 1 ? "group_limited_greedy" : "greedy"));
-    put_whole(k, "n_group", "expert_group_count");
-    put_whole(k, "topk_group", "expert_group_used_count");
-    if (is_v3) {
-        put(k, "model_type", json_string("deepseek_v3"));
-        put(k, "architectures", json_pack("[s]", "DeepseekV3ForCausalLM"));
-        put(k, "num_nextn_predict_layers", json_integer(extra > 0 ? extra : 0));
-    }
-}
-
-static void put_latent(struct maker *k)
-{
-    const int64_t rope = needed(k, "rope.dimension_count"), rank = needed(k, "attention.kv_lora_rank"),
-                  own = whole(k, "attention.key_length_mla");
-    const int64_t width = own > 0 ? own : needed(k, "attention.key_length");
-    put_needed(k, "num_attention_heads", "attention.head_count");
-    put(k, "kv_lora_rank", json_integer(rank));
-    put_whole(k, "q_lora_rank", "attention.q_lora_rank");
-    put(k, "qk_rope_head_dim", json_integer(rope));
-    put(k, "qk_nope_head_dim", json_integer(width > rope ? width - rope : 0));
-    put_needed(k, "v_head_dim", own > 0 ? "attention.value_length_mla" : "attention.value_length");
-    put_experts(k, "n_routed_experts");
-    if (whole(k, "expert_shared_count") > 0)
-        put_whole(k, "n_shared_experts", "expert_shared_count");
-    put_whole(k, "first_k_dense_replace", "leading_dense_block_count");
-    put_scores(k);
-    if (has(k, "blk.0.attn_k_b.weight") && !has(k, "blk.0.attn_kv_b.weight") && !k->r)
-        json_object_set_new(json_object_get(k->root, "quantization_config"), "kv_b_parts", json_true());
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static void put_tokens(struct maker *k)
+static void put_tokens(struct gguf_maker *k)
 {
     int64_t ends[ENDS_MOST], bos;
     const size_t n = gguf_tokenizer_ends(k->g, ends, ENDS_MOST);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, json_integer(ends[i]));
-    put(k, "eos_token_id", list);
-    put(k, "bos_token_id", gguf_tokenizer_bos(k->g, &bos) ? json_integer(bos) : json_null());
+    maker_put(k, "eos_token_id", list);
+    maker_put(k, "bos_token_id", gguf_tokenizer_bos(k->g, &bos) ? json_integer(bos) : json_null());
 }
 
-static void put_all(struct maker *k)
+static void put_all(struct gguf_maker *k, const struct gguf_arch *a)
 {
     put_common(k);
-    if (!strcmp(k->arch, "deepseek2")) {
-        put_latent(k);
-    } else {
+    maker_put_whole(k, "intermediate_size", "feed_forward_length");
+    if (!a->is_latent) {
         put_heads(k);
-        put(k, "attention_bias", json_boolean(strcmp(k->arch, "qwen2") != 0 && has(k, "blk.0.attn_q.bias")));
-        put(k, "mlp_bias", json_boolean(has(k, "blk.0.ffn_gate.bias")));
+        maker_put(k, "attention_bias",
+                  json_boolean(strcmp(k->arch, "qwen2") != 0 && maker_has(k, "blk.0.attn_q.bias")));
+        maker_put(k, "mlp_bias", json_boolean(maker_has(k, "blk.0.ffn_gate.bias")));
     }
-    if (!strcmp(k->arch, "qwen3moe")) {
-        put_experts(k, "num_experts");
-        put(k, "norm_topk_prob", json_true());
-    }
-    if (whole(k, "feed_forward_length") >= 0 || strcmp(k->arch, "qwen3moe") != 0)
-        put_needed(k, "intermediate_size", "feed_forward_length");
-    else
-        put_needed(k, "intermediate_size", "expert_feed_forward_length");
+    if (a->put)
+        a->put(k);
+    if (!json_object_get(k->root, "intermediate_size"))
+        maker_put_needed(k, "intermediate_size", "feed_forward_length");
     put_rope(k);
     put_tokens(k);
 }
@@ -379,25 +255,47 @@ static int refuse_architecture(const struct gguf *g, struct err *err)
     if (!v || v->is_array || !gguf_next_text(v, &i, &at))
         return err_set(err, -EBADMSG, "general.architecture is missing: it says of no model");
     snprintf(name, sizeof name, "%.*s", (int)(at.n < GGUF_NAME ? at.n : GGUF_NAME), at.at);
-    return err_set(
-        err, -ENOTSUP,
-        "its architecture \"%s\" is not supported (llama, qwen2, qwen3, qwen3moe and deepseek2 are)",
-        input_quote(name).text);
+    char known[256] = "";
+    for (size_t a = 0; gguf_arch_at(a); a++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", a ? ", " : "",
+                 gguf_arch_at(a)->gguf);
+    return err_set(err, -ENOTSUP, "its architecture \"%s\" is not supported (known: %s)",
+                   input_quote(name).text, known);
 }
 
 int gguf_config(json_t **ret, const struct gguf_model *m, struct err *err)
 {
     const struct gguf *g = gguf_model_head(m);
-    const struct architecture *a = find_architecture(g);
+    const struct gguf_arch *a = gguf_arch_find(g);
     if (!a)
         return refuse_architecture(g, err);
-    struct maker k = {.m = m, .g = g, .arch = a->gguf, .root = json_object(), .err = err};
-    put(&k, "model_type", json_string(a->model_type));
-    put(&k, "architectures", json_pack("[s]", a->name));
-    put_all(&k);
+    struct gguf_maker k = {.m = m, .g = g, .arch = a->gguf, .root = json_object(), .err = err};
+    maker_put(&k, "model_type", json_string(a->model_type));
+    maker_put(&k, "architectures", json_pack("[s]", config_architecture(a->model_type)));
+    put_all(&k, a);
     if (k.r)
         json_decref(k.root);
     else
         *ret = k.root;
     return k.r;
+}
+
+/* --- the small files -------------------------------------------------------------------------- */
+
+int gguf_model_file(char **ret, const struct gguf_model *m, const char *name, struct err *err)
+{
+    json_t *json = NULL;
+    int r = -ENOENT;
+    if (!strcmp(name, "config.json"))
+        r = gguf_config(&json, m, err);
+    else if (!strcmp(name, "tokenizer.json"))
+        r = gguf_tokenizer(&json, gguf_model_head(m), err);
+    else if (!strcmp(name, "tokenizer_config.json"))
+        r = gguf_tokenizer_config(&json, gguf_model_head(m), err);
+    if (r)
+        return r == -ENOENT ? err_set(err, r, "%s has no %s", gguf_model_path(m, 0), name)
+                            : err_prefix(err, r, "%s", gguf_model_path(m, 0));
+    *ret = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    return *ret ? 0 : err_set(err, -ENOMEM, "%s: no memory for its %s", gguf_model_path(m, 0), name);
 }

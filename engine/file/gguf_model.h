@@ -30,7 +30,8 @@ struct gguf_alias {
                        it is none */
     char rest[32];
     size_t turn;
-    bool is_left_out; /* it is told by others, or computed */
+    bool less;        /* it is a norm with 1 added */
+    bool is_left_out; /* others say it, or it is computed */
 };
 /* −ENOTSUP: no model of ours has such a tensor. The sentence does not name the file. */
 int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct gguf_tensor *t,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of gguf_names.c and gguf_folder.c: the small files of a model, each made of metadata as
+ * Inside of gguf_names.c and gguf_config.c: the small files of a model, each made of metadata as
  * JSON that the caller lets go of. Sentences do not name the file. Nobody else includes this. */
 #ifndef FILE_GGUF_MODEL_IMPL_H
 #define FILE_GGUF_MODEL_IMPL_H
@@ -12,6 +12,10 @@
 /* gguf_config.c */
 int gguf_config(json_t **ret, const struct gguf_model *m, struct err *err);
 const char *gguf_config_architecture(const struct gguf *g);
+/* Are rows of q and k in the order of pairs that are rotated together (mat_stored_row)? */
+bool gguf_config_is_turned(const struct gguf *g);
+/* Are norms stored with the 1 added that the model adds? */
+bool gguf_config_adds_one(const struct gguf *g);
 size_t gguf_config_head_width(const struct gguf *g);
 
 /* gguf_rope.c: the factors of rope_freqs.weight as the rule of Llama 3 that they follow. */
@@ -23,5 +27,47 @@ int gguf_tokenizer_config(json_t **ret, const struct gguf *g, struct err *err);
 /* The ids that end an answer, as many as `most`. */
 size_t gguf_tokenizer_ends(const struct gguf *g, int64_t *ret, size_t most);
 bool gguf_tokenizer_bos(const struct gguf *g, int64_t *ret);
+
+/* --- a config.json in the making -------------------------------------------------------------- */
+
+/* After the first failure all calls do nothing. Called by gguf_config.c and gguf_arch.c; one
+ * thread. */
+struct gguf_maker {
+    const struct gguf_model *m;
+    const struct gguf *g;
+    const char *arch; /* general.architecture */
+    json_t *root;     /* owned */
+    struct err *err;
+    int r; /* the first failure */
+};
+
+/* Takes `value`. */
+void maker_put(struct gguf_maker *k, const char *name, json_t *value);
+const struct gguf_value *maker_value(const struct gguf *g, const char *arch, const char *key);
+/* A count; an array of one for each layer counts if all are alike. −1: it is missing. */
+int64_t maker_whole(struct gguf_maker *k, const char *key);
+/* The same; −1 with an error. */
+int64_t maker_needed(struct gguf_maker *k, const char *key);
+double maker_real(struct gguf_maker *k, const char *key, double fallback);
+bool maker_flag(struct gguf_maker *k, const char *key, bool fallback);
+/* Where the key is missing: as if the config had not got it. */
+void maker_put_whole(struct gguf_maker *k, const char *name, const char *key);
+void maker_put_needed(struct gguf_maker *k, const char *name, const char *key);
+bool maker_has(const struct gguf_maker *k, const char *tensor);
+bool maker_is_text(const struct gguf_value *v, const char *text);
+
+/* A row for each general.architecture that is read. */
+struct gguf_arch {
+    const char *gguf, *model_type;
+    bool is_turned;                    /* as gguf_config_is_turned */
+    bool rotates_part;                 /* of a head */
+    bool is_latent;                    /* its heads are those of put() */
+    bool adds_one;                     /* as gguf_config_adds_one */
+    void (*put)(struct gguf_maker *k); /* keys of its own, or NULL */
+};
+/* NULL: it is none of them, or missing. */
+const struct gguf_arch *gguf_arch_find(const struct gguf *g);
+/* In their order; NULL: there are no more. */
+const struct gguf_arch *gguf_arch_at(size_t i);
 
 #endif

@@ -22,6 +22,9 @@ static const struct part_name {
   inside[] = {
       {"attn_norm", "input_layernorm"},
       {"ffn_norm", "post_attention_layernorm"},
+      {"post_attention_norm", "post_attention_layernorm"},
+      {"post_ffw_norm", "post_feedforward_layernorm"},
+      {"attn_qkv", "self_attn.qkv_proj"},
       {"attn_q", "self_attn.q_proj"},
       {"attn_k", "self_attn.k_proj"},
       {"attn_v", "self_attn.v_proj"},
@@ -48,6 +51,52 @@ static const struct part_name {
       {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
 };
 
+/* Without a matrix: the whole of what stands behind the number of a layer. */
+static const struct part_name vectors[] = {
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias"},
+    {"attn_sinks", "self_attn.sinks"},
+};
+
+/* Of a layer behind the last, which predicts a token more; behind "nextn.". */
+static const struct part_name ahead[] = {
+    {"eh_proj.weight", "eh_proj.weight"},
+    {"enorm.weight", "enorm.weight"},
+    {"hnorm.weight", "hnorm.weight"},
+    {"shared_head_norm.weight", "shared_head.norm.weight"},
+};
+
+/* What some architectures call otherwise. */
+static const struct other_name {
+    const char *archs;
+    struct part_name name;
+} others[] = {
+    {"gpt-oss", {"ffn_gate_inp", "mlp.router"}},
+    {"gemma2 gemma3", {"ffn_norm", "pre_feedforward_layernorm"}},
+    {"phi3", {"ffn_up", "mlp.gate_up_proj"}},
+    {"minimax-m2", {"ffn_gate_inp", "block_sparse_moe.gate"}},
+    {"minimax-m2", {"ffn_gate_exps", "block_sparse_moe.experts.|.w1"}},
+    {"minimax-m2", {"ffn_up_exps", "block_sparse_moe.experts.|.w3"}},
+    {"minimax-m2", {"ffn_down_exps", "block_sparse_moe.experts.|.w2"}},
+    {"minimax-m2", {"exp_probs_b", "block_sparse_moe.e_score_correction_bias"}},
+};
+
+static bool is_among(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = words; n && (at = strstr(at, word)); at += n)
+        if ((at == words || at[-1] == ' ') && (!at[n] || at[n] == ' '))
+            return true;
+    return false;
+}
+
+static const char *own_name(const char *arch, const struct part_name *p)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (is_among(others[i].archs, arch) && !strcmp(others[i].name.gguf, p->gguf))
+            return others[i].name.own;
+    return p->own;
+}
+
 /* The layer's number and what stands behind it; false: the name is none of a layer. */
 static bool in_layer(const char *name, size_t *ret_layer, const char **ret_rest)
 {
@@ -66,21 +115,38 @@ static bool is_told_twice(const struct gguf_model *m, size_t layer, const char *
     return (!strcmp(part, "attn_k_b") || !strcmp(part, "attn_v_b")) && gguf_model_find(m, whole);
 }
 
+/* What else such a layer has are copies of the embedding and of the head. */
+static void ahead_alias(struct gguf_alias *ret, size_t layer, const char *rest)
+{
+    ret->is_left_out = true;
+    for (size_t i = 0; i < sizeof ahead / sizeof *ahead; i++)
+        if (!strcmp(rest, ahead[i].gguf)) {
+            snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s", layer, ahead[i].own);
+            ret->is_left_out = false;
+        }
+}
+
 static bool layer_alias(struct gguf_alias *ret, const struct gguf_model *m, size_t layer, const char *rest)
 {
     const char *dot = strchr(rest, '.');
+    const char *arch = gguf_config_architecture(gguf_model_head(m));
     const size_t n = dot ? (size_t)(dot - rest) : 0;
-    if (!strcmp(rest, "exp_probs_b.bias")) {
-        snprintf(ret->name, sizeof ret->name, "model.layers.%zu.mlp.gate.e_score_correction_bias", layer);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        if (dot && strlen(vectors[i].gguf) == n && !strncmp(vectors[i].gguf, rest, n)) {
+            snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s", layer, own_name(arch, &vectors[i]));
+            return true;
+        }
+    if (!strncmp(rest, "nextn.", strlen("nextn."))) {
+        ahead_alias(ret, layer, rest + strlen("nextn."));
         return true;
     }
     for (size_t i = 0; dot && i < sizeof inside / sizeof *inside; i++) {
         const struct part_name *p = &inside[i];
         if (strlen(p->gguf) != n || strncmp(p->gguf, rest, n) != 0)
             continue;
-        snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s%.40s", layer, p->own, dot);
+        snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s%.40s", layer, own_name(arch, p), dot);
         if ((!strcmp(p->gguf, "attn_q") || !strcmp(p->gguf, "attn_k")) &&
-            !strcmp(gguf_config_architecture(gguf_model_head(m)), "llama"))
+            gguf_config_is_turned(gguf_model_head(m)))
             ret->turn = gguf_config_head_width(gguf_model_head(m));
         ret->is_left_out = is_told_twice(m, layer, p->gguf);
         return true;
@@ -94,12 +160,12 @@ static int cut_stack(struct gguf_alias *alias, const struct gguf_tensor *t, stru
     char *mark = strchr(alias->name, '|');
     if (!mark)
         return 0;
-    if (t->ndim != 3 || t->extent[2] > EXPERTS_MOST)
+    if (t->ndim < 2 || t->ndim > 3 || t->extent[t->ndim - 1] > EXPERTS_MOST)
         return err_set(err, -EBADMSG, "tensor %s is no stack of 1 to %d experts", input_quote(t->name).text,
                        EXPERTS_MOST);
     snprintf(alias->rest, sizeof alias->rest, "%s", mark + 1);
     *mark = 0;
-    alias->experts = t->extent[2];
+    alias->experts = t->extent[t->ndim - 1]; /* the last one, also of biases */
     return 0;
 }
 
@@ -111,6 +177,12 @@ void gguf_alias_name(char ret[GGUF_MODEL_NAME], const struct gguf_alias *alias, 
         memcpy(ret, alias->name, GGUF_MODEL_NAME);
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), e = strlen(end);
+    return n >= e && !strcmp(name + n - e, end);
+}
+
 int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct gguf_tensor *t,
                struct err *err)
 {
@@ -118,7 +190,8 @@ int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct 
     size_t layer;
     const char *rest;
     *ret = (struct gguf_alias){.turn = 0};
-    if (!strcmp(name, "rope_freqs.weight")) {
+    ret->less = gguf_config_adds_one(gguf_model_head(m)) && ends_with(name, "norm.weight");
+    if (is_among("rope_freqs.weight rope_factors_long.weight rope_factors_short.weight", name)) {
         ret->is_left_out = true;
         return 0;
     }

@@ -2,7 +2,7 @@
  *
  * A tokenizer.json and a tokenizer_config.json of a GGUF file's metadata: SentencePiece's scores
  * become merges with ranks, byte-level BPE is as it was. What they mean, text/ knows. Called by
- * gguf_folder.c; one thread. */
+ * gguf_config.c; one thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -143,7 +143,8 @@ static void add_end(int64_t *list, size_t *n, size_t most, int64_t id)
 size_t gguf_tokenizer_ends(const struct gguf *g, int64_t *ret, size_t most)
 {
     static const char *const keys[] = {KEY "eos_token_id", KEY "eot_token_id", KEY "eom_token_id"};
-    static const char *const turns[] = {"<|eot_id|>", "<|im_end|>"}; /* where no key says them */
+    static const char *const turns[] = {"<|eot_id|>", "<|im_end|>", "<|call|>",
+                                        "<|return|>"}; /* where no key says them */
     const struct gguf_value *tokens = gguf_value(g, KEY "tokens"), *types = gguf_value(g, KEY "token_type");
     struct gguf_text at = {NULL, 0};
     size_t n = 0, i = 0;
@@ -291,9 +292,16 @@ static int put_sentencepiece(const struct vocabulary *v, json_t *root, json_t *m
 
 /* --- byte-level BPE --------------------------------------------------------------------------- */
 
+#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+/* Words begin where case changes. */
+#define CASED(endings, digits)                                                                               \
+    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" endings "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER    \
+    "]*" endings "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define WORDS(digits)                                                                                        \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                     \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                                         \
+            "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* How a text is cut before it is merged, by the name in `pre`. */
 static const struct gguf_cutting {
@@ -311,6 +319,21 @@ static const struct gguf_cutting {
       "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
      false,
      false},
+    {"glm4", {WORDS("\\p{N}{1,3}")}, false, false},
+    {"dbrx", {WORDS("\\p{N}{1,3}")}, false, false},
+    {"smaug-bpe", {WORDS("\\p{N}{1,3}")}, false, false},
+    {"gpt-4o", {CASED(ENDINGS "?", "\\p{N}{1,3}")}, false, false},
+    {"minimax-m2", {CASED(ENDINGS "?", "\\p{N}{1,3}")}, false, false},
+    {"tekken", {CASED("", "\\p{N}")}, true, false},
+    {"qwen35",
+     {ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+              "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+     false,
+     false},
+    {"refact",
+     {"\\p{N}", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
+     false,
+     false},
     {"gpt-2",
      {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
      false,
@@ -323,6 +346,14 @@ static const struct gguf_cutting *find_cutting(const struct gguf *g)
         if (says(g, KEY "pre", cuttings[i].pre))
             return &cuttings[i];
     return NULL;
+}
+
+static int refuse_cutting(struct err *err)
+{
+    char known[256] = "";
+    for (size_t i = 0; i < sizeof cuttings / sizeof *cuttings; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", cuttings[i].pre);
+    return err_set(err, -ENOTSUP, KEY "pre is none of %s: how it cuts texts is not known", known);
 }
 
 static int put_merges(const struct vocabulary *v, json_t *model)
@@ -359,9 +390,7 @@ static int put_byte_level(const struct vocabulary *v, json_t *root, json_t *mode
                         json_pack("{s:s s:o}", "type", "Sequence", "pretokenizers", steps));
     json_object_set_new(root, "decoder", byte_level());
     if (!c)
-        return err_set(
-            v->err, -ENOTSUP,
-            KEY "pre is none of llama-bpe, qwen2, deepseek-v3 and gpt-2: how it cuts texts is not known");
+        return refuse_cutting(v->err);
     json_object_set_new(model, "ignore_merges", json_boolean(c->takes_whole));
     return put_merges(v, model);
 }

@@ -17,11 +17,13 @@ struct have_map {
     int fd;        /* owned */
     uint8_t *bits; /* owned: of all blocks that are there */
     uint32_t blocks;
+    bool was_cut; /* of an earlier start of the machine */
 };
 
+/* The bit behind those of the blocks is the head's. */
 static size_t bytes_of(uint32_t blocks)
 {
-    return ((size_t)blocks + 7) / 8;
+    return (size_t)blocks / 8 + 1;
 }
 
 static int put(int fd, const void *bytes, size_t n, uint64_t at)
@@ -51,8 +53,8 @@ static void read_bits(struct have_map *h, const char *content)
     if (pread(h->fd, head, HEAD - 1, 0) != HEAD - 1 || sscanf(head, "%64s %63s", of, then) != 2 ||
         (content && strcmp(of, content) != 0))
         return;
-    const bool is_same_start = !strcmp(boot, then) && strcmp(boot, "-") != 0;
-    if (pread(h->fd, h->bits, n, (off_t)(HEAD + (is_same_start ? 0 : n))) != (ssize_t)n)
+    h->was_cut = strcmp(boot, then) != 0 || !strcmp(boot, "-");
+    if (pread(h->fd, h->bits, n, (off_t)(HEAD + (h->was_cut ? n : 0))) != (ssize_t)n)
         memset(h->bits, 0, n);
 }
 
@@ -64,7 +66,7 @@ static bool have_name(char ret[NAME], const char *file)
 static int take(struct have_map **ret, int fd, uint32_t blocks)
 {
     struct have_map *h = calloc(1, sizeof *h);
-    uint8_t *bits = calloc(bytes_of(blocks) + 1, 1);
+    uint8_t *bits = calloc(bytes_of(blocks), 1);
     if (!h || !bits) {
         close(fd);
         free(h);
@@ -108,6 +110,11 @@ int have_map_open(struct have_map **ret, int folder, const char *file, const cha
 bool have_map_has(const struct have_map *h, uint32_t block)
 {
     return h->bits[block / 8] & 1 << block % 8;
+}
+
+bool have_map_has_head(const struct have_map *h)
+{
+    return have_map_has(h, h->blocks);
 }
 
 int have_map_take(struct have_map **ret, int fd, uint64_t bytes)
@@ -157,6 +164,11 @@ int have_map_set(struct have_map *h, uint32_t block)
     return put(h->fd, &h->bits[block / 8], 1, HEAD + block / 8);
 }
 
+int have_map_set_head(struct have_map *h)
+{
+    return have_map_set(h, h->blocks);
+}
+
 int have_map_clear(struct have_map *h, const char *content)
 {
     memset(h->bits, 0, bytes_of(h->blocks));
@@ -164,11 +176,22 @@ int have_map_clear(struct have_map *h, const char *content)
     return r ? r : fdatasync(h->fd) ? -errno : 0;
 }
 
-int have_map_sync(struct have_map *h, int part)
+struct have_note have_map_note(const struct have_map *h)
 {
     const size_t n = bytes_of(h->blocks);
-    int r = fdatasync(part) ? -errno : put(h->fd, h->bits, n, HEAD + n);
+    return (struct have_note){h->fd, h->bits, n, HEAD + n};
+}
+
+int have_map_sync(struct have_map *h, int part)
+{
+    const struct have_note note = have_map_note(h);
+    int r = fdatasync(part) ? -errno : put(note.fd, note.bits, note.n, note.at);
     return r ? r : fdatasync(h->fd) ? -errno : 0;
+}
+
+bool have_map_was_cut(const struct have_map *h)
+{
+    return h->was_cut;
 }
 
 void have_map_close(struct have_map *h)

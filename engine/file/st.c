@@ -16,6 +16,7 @@
 #include "file/input.h"
 #include "file/gguf_path.h"
 #include "file/st_impl.h"
+#include "file/text_part.h"
 #include "num/mat.h"
 
 enum { INDEX_LIMIT = 100 * 1000 * 1000 };
@@ -58,6 +59,19 @@ void st_close(struct st *st)
     free(st);
 }
 
+/* Needs the entries sorted. Two names of files may stand for one tensor, as text_part_name and
+ * gguf_names.c have it; which one counts would be chance. */
+static int check_unique(const struct st *st, struct err *err)
+{
+    for (size_t i = 1; i < st->count; i++) {
+        const struct st_tensor *t = &st->entries[i].t;
+        if (!strcmp(t->name, st->entries[i - 1].t.name))
+            return err_set(err, -EBADMSG, "%s holds tensor %s twice, under two names; copy the model again",
+                           st->shards[t->file].path, input_quote(t->name).text);
+    }
+    return 0;
+}
+
 /* Sorts the tensors and lists all names: those of the tensors and those of the index (NULL for a
  * single file). */
 static int complete(struct st *st, json_t *weight_map, struct err *err)
@@ -65,6 +79,9 @@ static int complete(struct st *st, json_t *weight_map, struct err *err)
     size_t most = st->count + json_object_size(weight_map), n = 0;
     if (st->count > 0)
         qsort(st->entries, st->count, sizeof *st->entries, entry_by_name);
+    const int r = check_unique(st, err);
+    if (r)
+        return r;
     const char **all = malloc((most ? most : 1) * sizeof *all);
     st->names = calloc(most ? most : 1, sizeof *st->names);
     bool full = !all || !st->names;
@@ -74,12 +91,12 @@ static int complete(struct st *st, json_t *weight_map, struct err *err)
         for (size_t i = 0; i < st->count; i++)
             all[n++] = st->entries[i].t.name;
         json_object_foreach (weight_map, name, file)
-            all[n++] = name;
-        qsort(all, n, sizeof *all, string_order);
+            if (!st_find(st, name)) /* mostly none: those of the tensors are sorted already */
+                all[n++] = name;
+        if (n > st->count)
+            qsort(all, n, sizeof *all, string_order);
     }
     for (size_t i = 0; i < n && !full; i++) {
-        if (i > 0 && strcmp(all[i], all[i - 1]) == 0)
-            continue;
         st->names[st->nnames] = strdup(all[i]);
         full = !st->names[st->nnames];
         st->nnames += !full;
@@ -147,8 +164,11 @@ static int read_index(json_t **ret, size_t *ret_bytes, const char *path, struct 
     }
     const json_int_t total =
         json_integer_value(json_object_get(json_object_get(root, "metadata"), "total_size"));
+    json_t *names = r ? NULL : text_part_names(map);
+    if (!r && !names)
+        r = err_set(err, -ENOMEM, "%s: no memory for its names", path);
     if (r == 0) {
-        *ret = json_incref(map);
+        *ret = names;
         *ret_bytes = total > 0 ? (size_t)total : 0;
     }
     json_decref(root);
@@ -394,12 +414,26 @@ size_t st_names(const struct st *st, const char *const **ret)
 
 void st_willneed(const struct st *st, const struct st_tensor *t)
 {
+    st_willneed_part(st, t, t->data, t->bytes);
+}
+
+/* Advice is for pages of the file alone: of memory of our own, the kernel would throw away what it
+ * holds. */
+static bool is_mapped(const struct st *st, const struct st_tensor *t)
+{
     const struct st_shard *shard = &st->shards[t->file];
-    if (!shard->map || t->bytes == 0 || t->is_away)
+    const uintptr_t map = (uintptr_t)shard->map, data = (uintptr_t)t->data;
+    return map && data >= map && data - map < shard->bytes && !t->is_away;
+}
+
+void st_willneed_part(const struct st *st, const struct st_tensor *t, const void *data, size_t bytes)
+{
+    const struct st_shard *shard = &st->shards[t->file];
+    if (bytes == 0 || !is_mapped(st, t))
         return;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t at = (size_t)((const char *)t->data - (const char *)shard->map), from = at & ~(page - 1);
-    madvise((char *)shard->map + from, at - from + t->bytes, MADV_WILLNEED);
+    size_t at = (size_t)((const char *)data - (const char *)shard->map), from = at & ~(page - 1);
+    madvise((char *)shard->map + from, at - from + bytes, MADV_WILLNEED);
 }
 
 void st_dontneed(const struct st *st, const struct st_tensor *t)
@@ -407,7 +441,7 @@ void st_dontneed(const struct st *st, const struct st_tensor *t)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const uintptr_t begin = (uintptr_t)t->data, first = (begin + page - 1) / page * page,
                     end = (begin + t->bytes) / page * page;
-    if (st->shards[t->file].map && end > first && !t->is_away)
+    if (end > first && is_mapped(st, t))
         madvise((void *)first, end - first, MADV_DONTNEED);
 }
 

@@ -24,7 +24,7 @@ struct st_tensor {
     size_t turn;           /* of GGUF: its rows are in another order, as of struct mat; else 0 */
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
-    const void *data; /* inside the mapping; at least 1-byte aligned only */
+    const void *data; /* at least 1-byte aligned only; inside the mapping, but for Gemma's norms of GGUF */
     size_t file;      /* index of the shard it lies in */
     bool is_away;     /* its bytes have not come to this node, or not all of them (have_map.h) */
 };
@@ -69,6 +69,8 @@ size_t st_names(const struct st *st, const char *const **ret);
 
 /* Advice for the pages of a tensor: will be read soon / no longer needed. */
 void st_willneed(const struct st *st, const struct st_tensor *t);
+/* The same of `bytes` of it from `data` on. */
+void st_willneed_part(const struct st *st, const struct st_tensor *t, const void *data, size_t bytes);
 void st_dontneed(const struct st *st, const struct st_tensor *t); /* of pages that are its own alone */
 
 /* Text that is another one once somebody writes to the file, or puts another in its place. */

@@ -44,10 +44,58 @@ static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gg
     return 0;
 }
 
+struct part_walk {
+    const struct gguf_model *m;
+    json_t *names;
+    bool (*want)(void *arg, const char *name);
+    void *arg;
+    struct err *err;
+};
+
 /* The entries of a tensor: one, or one for each expert of a stack. */
 static size_t entries_of(const struct gguf_alias *alias)
 {
     return alias->is_left_out ? 0 : alias->experts ? alias->experts : 1;
+}
+
+/* A norm without the 1 that was added to it, in memory of its own. Adding it again gives the number
+ * that is stored: so near to 1 the difference is exact, or rounds back. */
+static int take_one(struct st *st, struct st_tensor *t, struct err *err)
+{
+    const size_t n = t->elements;
+    void **grown = reallocarray(st->stand_ins, st->nstand_ins + 1, sizeof *grown);
+    if (grown)
+        st->stand_ins = grown;
+    float *x = grown ? malloc((n ? n : 1) * sizeof *x) : NULL;
+    if (!x)
+        return err_set(err, -ENOMEM, "no memory for tensor %s", t->name);
+    st->stand_ins[st->nstand_ins++] = x;
+    dtype_to_f32(x, t->data, t->dtype, n);
+    for (size_t i = 0; i < n; i++)
+        x[i] -= 1;
+    t->data = x;
+    return 0;
+}
+
+/* Once they are mapped. */
+static int take_ones(struct st *st, const struct part_walk *w, size_t part, size_t first)
+{
+    const struct gguf *g = gguf_model_part(w->m, part);
+    int r = 0;
+    for (size_t i = 0, at = first; i < gguf_tensors(g) && !r; i++) {
+        struct gguf_alias alias;
+        r = gguf_alias(&alias, w->m, gguf_tensor(g, i), w->err);
+        struct st_tensor *t = r || alias.is_left_out ? NULL : &st->entries[at].t;
+        at += r ? 0 : entries_of(&alias);
+        if (!t || !alias.less || t->is_away || !t->data)
+            continue;
+        if (t->dtype != DTYPE_F32)
+            r = err_set(w->err, -ENOTSUP, "tensor %s is a norm that is stored as %s; only F32 is read",
+                        gguf_tensor(g, i)->name, t->dtype_name);
+        else
+            r = take_one(st, t, w->err);
+    }
+    return r;
 }
 
 static int open_part(struct st *st, const char *path, bool map, size_t first, struct err *err)
@@ -67,14 +115,6 @@ static int open_part(struct st *st, const char *path, bool map, size_t first, st
     close(fd);
     return r;
 }
-
-struct part_walk {
-    const struct gguf_model *m;
-    json_t *names;
-    bool (*want)(void *arg, const char *name);
-    void *arg;
-    struct err *err;
-};
 
 static int list_part(struct st *st, const struct part_walk *w, const struct gguf *g, bool *ret_wanted)
 {
@@ -113,7 +153,10 @@ static int add_part(struct st *st, const struct part_walk *w, size_t part, bool 
         for (size_t x = 0; !r && x < entries_of(&alias); x++)
             r = add_entry(st, t, &alias, x, w->err);
     }
-    return r || !is_wanted ? r : open_part(st, path, map, first, w->err);
+    if (r || !is_wanted)
+        return r;
+    r = open_part(st, path, map, first, w->err);
+    return r || !map ? r : take_ones(st, w, part, first);
 }
 
 int st_gguf_add(struct st *st, json_t *names, const char *path, bool (*want)(void *arg, const char *name),

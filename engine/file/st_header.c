@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "file/input.h"
+#include "file/text_part.h"
 
 enum { HEADER_LIMIT = 100 * 1000 * 1000, LENGTH_BYTES = 8 };
 
@@ -113,7 +114,7 @@ static int parse_tensor(const struct header *h, const char *name, const json_t *
         r = parse_offsets(h, name, json_object_get(info, "data_offsets"), bits, e);
     if (r < 0)
         return r;
-    e->t.name = strdup(name);
+    e->t.name = text_part_name(name);
     return e->t.name ? 0 : err_set(h->err, -ENOMEM, "%s: no memory for the names of its tensors", h->path);
 }
 

@@ -34,7 +34,7 @@ struct st {
     char *
         *absent; /* owned, and each of them: paths of shards that were left out because they are not there */
     size_t nabsent;
-    void **stand_ins; /* owned, and each of them: data of tensors that are away */
+    void **stand_ins; /* owned, and each of them: data of tensors that are away, or are other than stored */
     size_t nstand_ins;
     size_t
         listed_bytes; /* of all tensors, as an index says (metadata.total_size); 0: it does not, or there is none */

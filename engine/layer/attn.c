@@ -6,17 +6,25 @@
  * on the computing thread; threads share out query tiles, so nothing is summed across them. */
 #include "layer/layer.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 
 #include "layer/attn_tile.h"
+#include "layer/softcap.h"
 #include "num/kernels.h"
 
+_Static_assert((int)ATTN_KEYS == (int)ATTN_RING && ATTN_RING % TILE_PAD == 0, "no tile goes round a ring");
+
 enum {
-    DECODE_ROWS = 4,  /* up to here, reading the cache dominates and tiles of keys are not worth packing */
-    DECODE_KEYS = 64, /* scored together */
-    SMALL = 1 << 15,  /* products not worth a second thread */
+    DECODE_ROWS = 4, /* up to here, reading the cache dominates and tiles of keys are not worth packing */
+    DECODE_KEYS = ATTN_RING, /* scored together */
+    SMALL = 1 << 15,         /* products not worth a second thread */
 };
+
+/* The score of a key that was not chosen. It is finite: a row may see none of the first keys, and
+ * what those give it then is multiplied by zero once it sees one. */
+static const float UNCHOSEN = -FLT_MAX;
 
 /* Queries that are the last n of len positions, each attending to itself and everything before. */
 struct attn_span {
@@ -70,11 +78,14 @@ static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struc
                            .n = tile_pad(at.rows - col),
                            .k = dims.head});
     for (size_t c = c0; c < c1; c++)
+        softcap_apply(t->s + c * t->size.wide + col, at.rows - col, dims.softcap);
+    for (size_t c = c0; c < c1; c++)
         for (size_t r = row, end = attn_first_row(at, c, group); r < end; r++)
             t->s[c * t->size.wide + r] = -INFINITY;
     for (size_t c = c0; dims.window && c < c1; c++)
         for (size_t r = attn_end_row(at, c, dims); r < at.rows; r++)
             t->s[c * t->size.wide + r] = -INFINITY;
+    attn_hide(t->s, t->size.wide, dims, at, row, c0, c1, UNCHOSEN);
 }
 
 /* What the values give rows r0 … r1−1. */
@@ -97,15 +108,22 @@ static void fwd_rows(const struct kernels *k, const struct fwd_tiles *t, struct 
                            .accumulate = true});
 }
 
+static size_t row_of(struct attn_dims dims, size_t position)
+{
+    return dims.ring ? position % dims.ring : position;
+}
+
+/* Of keys before the window a ring has other positions' values: they are finite, and multiplied by
+ * zero. */
 static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const struct attn_span *sp,
                      struct attn_dims dims, size_t kv, struct attn_at at)
 {
     const size_t group = attn_group(dims), value = attn_value(dims);
     const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims);
     const size_t row = attn_first_row(at, 0, group), whole = attn_first_row(at, at.nk - 1, group),
-                 step = whole ? ATTN_PANEL : at.nk;
-    attn_pack(t->k, t->size.hp, sp->k + at.k0 * stride + kv * dims.head, stride, at.nk, dims.head);
-    attn_pack(t->v, t->size.vp, sp->v + at.k0 * v_stride + kv * value, v_stride, at.nk, value);
+                 step = whole ? ATTN_PANEL : at.nk, first = row_of(dims, at.k0);
+    attn_pack(t->k, t->size.hp, sp->k + first * stride + kv * dims.head, stride, at.nk, dims.head);
+    attn_pack(t->v, t->size.vp, sp->v + first * v_stride + kv * value, v_stride, at.nk, value);
     for (size_t c = 0; c < at.nk; c += step)
         fwd_scores(k, t, dims, at, row, c, min_size(at.nk, c + step));
     k->softmax_columns(t->s + row, t->size.wide, at.nk, at.rows - row, t->max + row, t->sum + row,
@@ -174,7 +192,7 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
                                      .v = v + at * v_row,
                                      .n = len,
                                      .len = len};
-        fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.size.queries);
+        fwd_tile(kern, &t, &sp, attn_dims_from(dims, at), i % dims.kv_heads, tile * t.size.queries);
     }
 }
 
@@ -221,6 +239,7 @@ static void decode_block(const struct kernels *k, struct decode *d, struct attn_
                        dims.head, false);
     for (size_t g = 0; g < group; g++) {
         const size_t h = i * group + g;
+        softcap_apply(d->s + g * DECODE_KEYS, nk, dims.softcap);
         const float rescale = k->softmax_online(d->s + g * DECODE_KEYS, nk, &d->max[h], &d->sum[h]);
         if (rescale != 1)
             k->scale(d->o + h * d->vp, rescale, d->vp);
@@ -250,9 +269,10 @@ static void decode_query(const struct kernels *k, float *lane, const struct attn
     decode_init(&d, lane, sp->q + t0 * attn_row_heads(dims) * dims.head, dims, k);
     for (size_t k0 = attn_first_key(dims, end - 1), next; k0 < end; k0 = next) {
         next = min_size(end, (k0 / DECODE_KEYS + 1) * DECODE_KEYS);
+        const size_t row = row_of(dims, k0);
         for (size_t i = 0; i < kv1 - kv0; i++)
-            decode_block(k, &d, dims, i, sp->k + k0 * stride + (kv0 + i) * dims.head,
-                         sp->v + k0 * v_stride + (kv0 + i) * value, next - k0);
+            decode_block(k, &d, dims, i, sp->k + row * stride + (kv0 + i) * dims.head,
+                         sp->v + row * v_stride + (kv0 + i) * value, next - k0);
     }
     const size_t group = attn_group(dims);
     float *o = sp->o + (t0 * attn_row_heads(dims) + kv0 * group) * value;

@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "layer/attn_tile.h"
+#include "layer/softcap.h"
 #include "num/kernels.h"
 
 /* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: p
@@ -54,6 +55,20 @@ static void back_place(struct back_tiles *t, float *at)
     t->dv = at;
 }
 
+/* softmax_back of scores that are capped, and on through the cap. */
+static void capped_back(const struct kernels *k, const struct back_tiles *t, float *p, float *ds,
+                        size_t first, size_t end, float cap)
+{
+    float slope[SOFTCAP_PART];
+    for (size_t r = first, n; r < end; r += n) {
+        n = min_size(SOFTCAP_PART, end - r);
+        softcap_apply(p + r, n, cap);
+        softcap_slope(slope, p + r, n, cap);
+        k->softmax_back(p + r, ds + r, t->lse + r, t->delta + r, n);
+        softcap_back(ds + r, slope, n);
+    }
+}
+
 /* p and ds of keys c0 … c1−1. */
 static void back_scores(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
                         struct attn_at at, size_t c0, size_t c1)
@@ -82,10 +97,15 @@ static void back_scores(const struct kernels *k, const struct back_tiles *t, str
         memset(p, 0, first * sizeof *p); /* rows of a panel that see other keys of it, but not this one */
         memset(ds, 0, first * sizeof *ds);
         const size_t end = attn_end_row(at, c, dims);
-        k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, end - first);
+        if (dims.softcap > 0)
+            capped_back(k, t, p, ds, first, end, dims.softcap);
+        else
+            k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, end - first);
         memset(p + end, 0, (at.rows - end) * sizeof *p);
         memset(ds + end, 0, (at.rows - end) * sizeof *ds);
     }
+    attn_hide(t->p, t->size.wide, dims, at, 0, c0, c1, 0);
+    attn_hide(t->ds, t->size.wide, dims, at, 0, c0, c1, 0);
 }
 
 /* What the queries give dv and dk of keys c0 … c1−1. */
@@ -217,7 +237,7 @@ void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const flo
                                      .k = k + at_k,
                                      .v = v + first * attn_v_stride(dims) + kv * value,
                                      .len = seqs.start[s + 1] - first};
-        back_group(kern, &t, &sp, dims);
+        back_group(kern, &t, &sp, attn_dims_from(dims, first));
     }
 }
 

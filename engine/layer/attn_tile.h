@@ -90,6 +90,27 @@ static inline size_t attn_end_row(struct attn_at at, size_t c, struct attn_dims 
     return end > at.first ? min_size(at.rows, (end - at.first) * attn_group(dims)) : 0;
 }
 
+/* dims of a sequence that begins at token `first`. */
+static inline struct attn_dims attn_dims_from(struct attn_dims dims, size_t first)
+{
+    dims.chosen = dims.chosen ? dims.chosen + first * dims.chosen_words : NULL;
+    return dims;
+}
+
+/* Writes `hidden` where row r = row … at.rows−1 of s [keys, wide] does not see key c = c0 … c1−1,
+ * because it was not chosen. */
+static inline void attn_hide(float *s, size_t wide, struct attn_dims dims, struct attn_at at, size_t row,
+                             size_t c0, size_t c1, float hidden)
+{
+    const size_t group = attn_group(dims);
+    for (size_t q = row / group; dims.chosen && q < at.rows / group; q++) {
+        const uint64_t *bits = dims.chosen + (at.first + q) * dims.chosen_words;
+        for (size_t c = c0; c < c1; c++)
+            for (size_t r = 0; !(bits[(at.k0 + c) / 64] >> (at.k0 + c) % 64 & 1) && r < group; r++)
+                s[c * wide + q * group + r] = hidden;
+    }
+}
+
 /* Where the keys begin that a query at this position sees. */
 static inline size_t attn_first_key(struct attn_dims dims, size_t position)
 {

@@ -54,9 +54,12 @@ struct lora {
     const float *a; /* [rank, in] */
     const float *b; /* [out, rank] */
     size_t rank;
-    float scale;     /* alpha / rank, or alpha / √rank */
-    float dropout;   /* probability; 0 = none */
-    struct rng drop; /* stream of this layer, step and microbatch; element index = row·in + column */
+    float scale;       /* alpha / rank, or alpha / √rank */
+    float dropout;     /* probability; 0 = none */
+    struct rng drop;   /* stream of this layer, step and microbatch; element index = row·in + column */
+    const float *m;    /* [out] magnitudes of DoRA (dora.h), or NULL; and what follows from them: */
+    float *inv, *gain; /* [out] */
+    size_t fixed;      /* so many of the last of `rank` are never updated, and have no gradient */
 };
 #define LORA_NONE UINT32_MAX
 struct linear {
@@ -65,9 +68,10 @@ struct linear {
     const struct lora *lora; /* or NULL */
     size_t apart;  /* where there are several adapters: the next one's lies lora + apart; one that leaves
                      this linear alone has rank 0 there */
-    size_t widest; /* the largest rank of all of them */
+    size_t widest; /* of all of them: most floats of a row that xa and dyb have */
 };
-/* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
+/* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank], and with DoRA [T, out] behind
+ * it. y must not alias x. */
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
                     size_t tokens);
 /* The same for several linears, none of which needs another's y; an xa may serve all of them where
@@ -84,12 +88,17 @@ struct linear_use {
 };
 void linear_forward_each(struct num *num, const struct linear_use *uses, size_t n);
 /* dx [T, in] = dy W + LoRA path (added to dx when `accumulate`: q, k, v share one input).
- * With LoRA writes dyb = s·dy·B [T, rank], which backward_w needs. */
+ * With LoRA writes dyb = s·dy·B [T, rank], and with DoRA [T, out] behind it, which backward_w
+ * needs. */
 void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
                        size_t tokens, bool accumulate);
-/* LoRA: da [rank, in] += dybᵀ·drop(x), db [out, rank] += s·dyᵀ·xa. */
-void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb,
-                     const float *xa, const float *x, const struct linear *lin, size_t tokens);
+/* LoRA: da [rank, in] += dybᵀ·drop(x), db [out, rank] += s·dyᵀ·xa; DoRA: dm [out] too. What is
+ * fixed gets 0. */
+struct lora_grads {
+    float *a, *b, *m; /* m: NULL without DoRA */
+};
+void lora_backward_w(struct num *num, struct lora_grads g, const float *dy, const float *dyb, const float *xa,
+                     const float *x, const struct linear *lin, size_t tokens);
 /* dyb alone, for the lowest trained layer, where no dx is wanted. */
 void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens);
 /* Full: dw [out, in] += dyᵀx; dbias [out] += Σ_rows dy (either may be NULL). */
@@ -120,17 +129,26 @@ void rope_done(struct rope *rope);
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
                 size_t heads, size_t head, bool inverse);
 
+enum { ATTN_RING = 64 }; /* keys that are scored together lie in one piece of a ring */
+
 /* --- causal grouped-query attention, in blocks with online softmax (Dao 2022): no T×T matrix -- */
 struct attn_dims {
     size_t heads, kv_heads; /* heads % kv_heads == 0 */
     size_t head;            /* width of q·k */
     float scale;            /* of the scores, 1/√head for Llama */
     size_t value;           /* width of v and of o; 0: head */
-    size_t v_stride;    /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
-    size_t row_heads;   /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
+    size_t v_stride;  /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
                          alone */
-    size_t window;      /* a query sees so many keys: its own and those right before it; 0: all before it */
+    size_t window;    /* a query sees so many keys: its own and those right before it; 0: all before it */
+    size_t ring;      /* with a window: k and v have so many rows, a multiple of ATTN_RING, and position p is
+                         in row p mod ring; 0: in row p. Generation alone */
+    float softcap;    /* scores become softcap·tanh(score / softcap); 0: they stay */
     const float *sinks; /* [heads] or NULL: a score of each head that joins the softmax, and has no value */
+    /* [T, chosen_words] or NULL: query t sees key s of its sequence, of those before it and its
+     * own, where bit s of row t is set; at least one is. Training alone. */
+    const uint64_t *chosen;
+    size_t chosen_words;
 };
 /* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o
  * [T, heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
@@ -144,7 +162,7 @@ void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const flo
 void attn_sinks_backward(struct num *num, float *dsink, const float *d_o, const float *o, const float *lse,
                          size_t tokens, struct attn_dims dims);
 /* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head]
- * and v [len, kv_heads·value] lie in the cache. */
+ * and v [len, kv_heads·value] lie in the cache; in a ring, the newest window − 1 + n at least. */
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims);
 
@@ -158,12 +176,26 @@ void glu_backward_x(struct num *num, float *dg, float *du, const float *dy, cons
 /* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the
  * gradient of the head's input (and weight) falls out of the same pass, for recomputing the logits
  * later would cost a third more. */
+/* Several may share a head: W has some rows of it. Each gets all logits, and makes some inputs of
+ * dh. */
+struct xent_shared {
+    struct mat whole;     /* with all rows, of which W's begin at `first`; */
+    size_t first;         /* */
+    size_t input, inputs; /* inputs input … input+inputs−1 are its own */
+    float *own;           /* scratch [xent_rows, the larger of W.rows and `inputs`] */
+    void *owner;          /* borrowed */
+    /* all [rows, width] of what everybody has of it */
+    void (*gather)(void *owner, float *all, const float *own, size_t rows, size_t width);
+};
 struct xent {
     const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100
                               = not supervised */
     float dscale; /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only
                    */
-    float *logprob; /* [T] or NULL: log-probability of the label, 0 where there is none */
+    const float *weight;              /* [T] or NULL: dlogits of a row are multiplied by this as well */
+    float *logprob;                   /* [T] or NULL: log-probability of the label, 0 where there is none */
+    float softcap;                    /* as of logits_cap */
+    const struct xent_shared *shared; /* borrowed; NULL: W is the head */
 };
 /* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in
  * unsupervised rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
@@ -177,7 +209,11 @@ struct likely {
  * (≤ vocab), the likeliest first; of two that are equally likely the lower id. */
 float xent_row(struct num *num, const float *logits, size_t vocab, uint32_t id, struct likely *likely,
                size_t top);
-/* Most floats of num's block that it touches for so many tokens. */
+/* logits [n] become softcap·tanh(logit / softcap); 0: they stay. */
+void logits_cap(struct num *num, float *logits, size_t n, float softcap);
+/* Rows whose logits exist at once, at most, of so many tokens; */
+size_t xent_rows(size_t tokens, size_t vocab, size_t dim);
+/* and most floats of num's block that it touches. */
 size_t xent_scratch(size_t tokens, size_t vocab, size_t dim);
 
 #endif

@@ -3,7 +3,7 @@
  * Linear layers with optional bias and LoRA. The dropped input is never stored: its mask is a pure
  * function of the element's index, made again a block of rows at a time in the unit's scratch.
  * Called by blocks, on the computing thread. */
-#include "layer/layer.h"
+#include "layer/dora.h"
 
 #include <string.h>
 
@@ -19,14 +19,29 @@ enum {
 
 static struct mat mat_a(const struct linear *lin)
 {
-    return (struct mat){
-        .data = lin->lora->a, .dtype = DTYPE_F32, .rows = lin->lora->rank, .cols = lin->w.cols};
+    return (struct mat){.data = lin->lora->a,
+                        .dtype = DTYPE_F32,
+                        .rows = lin->lora->rank,
+                        .cols = lin->w.cols,
+                        .exact = true};
 }
 
 static struct mat mat_b(const struct linear *lin)
 {
-    return (struct mat){
-        .data = lin->lora->b, .dtype = DTYPE_F32, .rows = lin->w.rows, .cols = lin->lora->rank};
+    return (struct mat){.data = lin->lora->b,
+                        .dtype = DTYPE_F32,
+                        .rows = lin->w.rows,
+                        .cols = lin->lora->rank,
+                        .exact = true};
+}
+
+/* The same inputs of A as of W, where these are some of all. */
+static struct mat mat_a_of(const struct linear *lin)
+{
+    struct mat a = mat_a(lin);
+    a.left = lin->w.left;
+    a.wide = lin->w.wide;
+    return a;
 }
 
 /* How many rows of `width` floats the scratch block holds, at least one. */
@@ -94,6 +109,23 @@ static void add_bias(struct num *num, const struct linear_use *u)
         add_rows(num, u->y, u->lin->bias, u->tokens, u->lin->w.rows);
 }
 
+/* What one adapter, or none, puts on top of x·Wᵀ. DoRA scales what the weights give, and not the
+ * bias. */
+static void add_one(struct num *num, const struct linear_use *u, bool is_kept)
+{
+    const struct linear *lin = u->lin;
+    if (!dora_is(lin))
+        add_bias(num, u);
+    if (lin->lora && lin->lora->rank) {
+        make_xa(num, u);
+        add_lora(num, u->y, u->xa, lin, u->tokens);
+    }
+    if (dora_is(lin)) {
+        dora_scale(num, u->y, is_kept ? u->xa : NULL, lin, u->tokens);
+        add_bias(num, u);
+    }
+}
+
 /* Rows from `first` on that have one adapter; returns where the next begin. */
 static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
 {
@@ -105,8 +137,6 @@ static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
     struct lora lora = {0};
     if (set != LORA_NONE)
         lora = u->lin->lora[set * u->lin->apart];
-    if (!lora.rank)
-        return end;
     lora.dropout = 0;
     lin.lora = &lora;
     const struct linear_use run = {.y = u->y + first * lin.w.rows,
@@ -114,24 +144,19 @@ static size_t add_run(struct num *num, const struct linear_use *u, size_t first)
                                    .x = u->x + first * lin.w.cols,
                                    .lin = &lin,
                                    .tokens = end - first};
-    make_xa(num, &run);
-    add_lora(num, run.y, run.xa, &lin, run.tokens);
+    add_one(num, &run, false);
     return end;
 }
 
 /* What comes on top of x·Wᵀ. */
 static void add_rest(struct num *num, const struct linear_use *u)
 {
-    add_bias(num, u);
-    if (!u->lin->lora)
-        return;
-    if (u->set) {
-        for (size_t t = 0; t < u->tokens;)
-            t = add_run(num, u, t);
+    if (!u->lin->lora || !u->set) {
+        add_one(num, u, true);
         return;
     }
-    make_xa(num, u);
-    add_lora(num, u->y, u->xa, u->lin, u->tokens);
+    for (size_t t = 0; t < u->tokens;)
+        t = add_run(num, u, t);
 }
 
 /* LoRA's product in one with that of W. */
@@ -141,6 +166,8 @@ static void forward_joined(struct num *num, const struct linear_use *u)
     make_xa(num, u);
     gemm_xwt_joined(num, u->y, u->x, lin->w, &(struct gemm_second){u->xa, mat_b(lin), lin->lora->scale},
                     u->tokens);
+    if (dora_is(lin))
+        dora_scale(num, u->y, u->xa, lin, u->tokens);
     add_bias(num, u);
 }
 
@@ -172,10 +199,42 @@ void linear_forward(struct num *num, float *y, float *xa, const float *x, const 
     linear_forward_each(num, &(struct linear_use){y, xa, x, lin, tokens, NULL}, 1);
 }
 
-void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)
+/* What W and BA are given of the gradient: dy, or scaled behind dyb. */
+static const float *scaled_back(struct num *num, float *dyb, const float *dy, const struct linear *lin,
+                                size_t tokens)
+{
+    return dora_is(lin) ? dora_back(num, dyb, dy, lin, tokens) : dy;
+}
+
+static void make_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)
 {
     gemm_xw(num, dyb, dy, mat_b(lin), tokens, false);
     vec_scale(num, dyb, lin->lora->scale, tokens * lin->lora->rank);
+}
+
+void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)
+{
+    make_dyb(num, dyb, scaled_back(num, dyb, dy, lin, tokens), lin, tokens);
+}
+
+/* dx += mask · part, of rows first … first+rows−1. Masks are those of all inputs, so of some
+ * of them each row has a run of its own. */
+static void add_masked(struct num *num, float *dx, float *part, const struct linear *lin, size_t first,
+                       size_t rows)
+{
+    const struct kernels *k = num_kernels(num);
+    const struct lora *lora = lin->lora;
+    const size_t in = lin->w.cols, wide = lin->w.wide, n = rows * in, run = wide ? in : n,
+                 chunks = (run + DROP_CHUNK - 1) / DROP_CHUNK;
+#pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (n > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < n / run * chunks; i++) {
+        const size_t row = i / chunks, at = i % chunks * DROP_CHUNK,
+                     len = run - at < DROP_CHUNK ? run - at : DROP_CHUNK;
+        const uint64_t mask = wide ? (uint64_t)(first + row) * wide + lin->w.left : (uint64_t)first * in;
+        float *to = part + row * run + at, *sum = dx + row * run + at;
+        rng_dropout_apply(num, to, to, &lora->drop, mask + at, len, lora->dropout);
+        k->add(sum, sum, to, len);
+    }
 }
 
 /* dx += mask · (dyb · A): the mask multiplies the LoRA path alone, so that goes through the scratch
@@ -184,31 +243,26 @@ static void add_lora_dx(struct num *num, float *dx, const float *dyb, const stru
 {
     const struct lora *lora = lin->lora;
     if (lora->dropout <= 0) {
-        gemm_xw(num, dx, dyb, mat_a(lin), tokens, true);
+        gemm_xw(num, dx, dyb, mat_a_of(lin), tokens, true);
         return;
     }
     const size_t in = lin->w.cols, step = rows_at_once(num, in, tokens);
     float *part = num_block(num).data;
-    const struct kernels *k = num_kernels(num);
     for (size_t t = 0; t < tokens; t += step) {
-        const size_t rows = tokens - t < step ? tokens - t : step, n = rows * in;
-        gemm_xw(num, part, dyb + t * lora->rank, mat_a(lin), rows, false);
-#pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (n > SMALL && num_threads(num) > 1)
-        for (size_t i = 0; i < n; i += DROP_CHUNK) {
-            const size_t len = n - i < DROP_CHUNK ? n - i : DROP_CHUNK;
-            rng_dropout_apply(num, part + i, part + i, &lora->drop, (uint64_t)t * in + i, len, lora->dropout);
-            k->add(dx + t * in + i, dx + t * in + i, part + i, len);
-        }
+        const size_t rows = tokens - t < step ? tokens - t : step;
+        gemm_xw(num, part, dyb + t * lora->rank, mat_a_of(lin), rows, false);
+        add_masked(num, dx + t * in, part, lin, t, rows);
     }
 }
 
 void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
                        size_t tokens, bool accumulate)
 {
+    dy = scaled_back(num, dyb, dy, lin, tokens);
     if (lin->lora)
-        lora_backward_dyb(num, dyb, dy, lin, tokens);
+        make_dyb(num, dyb, dy, lin, tokens);
     if (lin->lora && lin->lora->dropout <= 0 && gemm_is_joined(num, lin->w, tokens)) {
-        gemm_xw_joined(num, dx, dy, lin->w, &(struct gemm_second){dyb, mat_a(lin), 1}, tokens, accumulate);
+        gemm_xw_joined(num, dx, dy, lin->w, &(struct gemm_second){dyb, mat_a_of(lin), 1}, tokens, accumulate);
         return;
     }
     gemm_xw(num, dx, dy, lin->w, tokens, accumulate);
@@ -216,16 +270,29 @@ void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, 
         add_lora_dx(num, dx, dyb, lin, tokens);
 }
 
-void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb,
-                     const float *xa, const float *x, const struct linear *lin, size_t tokens)
+static void clear_fixed(struct lora_grads g, const struct linear *lin)
+{
+    const struct lora *lora = lin->lora;
+    const size_t learnt = lora->rank - lora->fixed;
+    memset(g.a + learnt * lin->w.cols, 0, lora->fixed * lin->w.cols * sizeof *g.a);
+    for (size_t r = 0; r < lin->w.rows && lora->fixed; r++)
+        memset(g.b + r * lora->rank + learnt, 0, lora->fixed * sizeof *g.b);
+}
+
+void lora_backward_w(struct num *num, struct lora_grads g, const float *dy, const float *dyb, const float *xa,
+                     const float *x, const struct linear *lin, size_t tokens)
 {
     const struct lora *lora = lin->lora;
     const size_t in = lin->w.cols, step = lora->dropout > 0 ? rows_at_once(num, in, tokens) : tokens;
     for (size_t t = 0; t < tokens; t += step) {
         const size_t rows = tokens - t < step ? tokens - t : step;
-        gemm_dw(num, da, dyb + t * lora->rank, dropped(num, lin, x, t, rows), rows, lora->rank, in, 1);
+        gemm_dw(num, g.a, dyb + t * lora->rank, dropped(num, lin, x, t, rows), rows, lora->rank, in, 1);
     }
-    gemm_dw(num, db, dy, xa, tokens, lin->w.rows, lora->rank, lora->scale);
+    gemm_dw(num, g.b, dora_is(lin) ? dyb + tokens * lora->rank : dy, xa, tokens, lin->w.rows, lora->rank,
+            lora->scale);
+    if (dora_is(lin))
+        dora_backward_m(num, g.m, dy, xa, lin, tokens);
+    clear_fixed(g, lin);
 }
 
 void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy, const float *x,

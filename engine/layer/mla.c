@@ -56,7 +56,7 @@ void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float
 
 /* A head's share of kv_b_proj: rows first … of it, in f32 and a few at a time, in the computing
  * thread's lane behind `low` [LoRA's rank]. */
-struct slice {
+struct row_slice {
     struct num *num;
     const struct linear *lin;
     const uint32_t *set; /* adapters of the rows, or NULL */
@@ -65,7 +65,7 @@ struct slice {
 };
 
 /* Of row t, or NULL. */
-static const struct lora *slice_lora(const struct slice *s, size_t t)
+static const struct lora *slice_lora(const struct row_slice *s, size_t t)
 {
     if (!s->set || !s->lin->lora)
         return s->lin->lora;
@@ -73,9 +73,10 @@ static const struct lora *slice_lora(const struct slice *s, size_t t)
     return lora && lora->rank ? lora : NULL;
 }
 
-static struct slice slice_of(struct num *num, const struct linear *kv_b, const uint32_t *set, size_t tokens)
+static struct row_slice slice_of(struct num *num, const struct linear *kv_b, const uint32_t *set,
+                                 size_t tokens)
 {
-    struct slice s = {num, kv_b, set, num_lane(num, omp_get_thread_num()), 0};
+    struct row_slice s = {num, kv_b, set, num_lane(num, omp_get_thread_num()), 0};
     for (size_t t = 0; t < tokens; t++) {
         const struct lora *lora = slice_lora(&s, t);
         s.rank = lora && lora->rank > s.rank ? lora->rank : s.rank;
@@ -84,8 +85,14 @@ static struct slice slice_of(struct num *num, const struct linear *kv_b, const u
     return s;
 }
 
+/* What row `row` of W + s·BA is multiplied by: of DoRA its gain. */
+static float gain_of(const struct lora *lora, size_t row)
+{
+    return lora && lora->m ? lora->gain[row] : 1;
+}
+
 /* The rows from `row` on, as many as fit but not beyond `end`; returns how many. */
-static size_t slice_load(const struct slice *s, const float **ret, size_t row, size_t end)
+static size_t slice_load(const struct row_slice *s, const float **ret, size_t row, size_t end)
 {
     const size_t fit = (s->lane.floats - tile_pad(s->rank)) / s->lin->w.cols;
     const size_t n = end - row < fit ? end - row : fit;
@@ -96,7 +103,7 @@ static size_t slice_load(const struct slice *s, const float **ret, size_t row, s
 }
 
 /* y [rank of the latent] = q [n] · rows first … first+n−1. */
-static void head_q(const struct slice *s, float *y, size_t ldy, const float *q, size_t ldq, size_t first,
+static void head_q(const struct row_slice *s, float *y, size_t ldy, const float *q, size_t ldq, size_t first,
                    size_t n, size_t tokens)
 {
     const struct kernels *k = num_kernels(s->num);
@@ -106,9 +113,11 @@ static void head_q(const struct slice *s, float *y, size_t ldy, const float *q, 
     const float *w;
     for (size_t r = 0, now; r < n; r += now) {
         now = slice_load(s, &w, first + r, first + n);
-        for (size_t t = 0; t < tokens; t++)
+        for (size_t t = 0; t < tokens; t++) {
+            const struct lora *lora = slice_lora(s, t);
             for (size_t i = 0; i < now; i++)
-                k->axpy(y + t * ldy, q[t * ldq + r + i], w + i * cols, cols);
+                k->axpy(y + t * ldy, q[t * ldq + r + i] * gain_of(lora, first + r + i), w + i * cols, cols);
+        }
     }
     float *low = s->lane.data;
     for (size_t t = 0; t < tokens; t++) {
@@ -116,7 +125,8 @@ static void head_q(const struct slice *s, float *y, size_t ldy, const float *q, 
         const size_t rank = lora ? lora->rank : 0;
         memset(low, 0, rank * sizeof *low);
         for (size_t i = 0; lora && i < n; i++)
-            k->axpy(low, lora->scale * q[t * ldq + i], lora->b + (first + i) * rank, rank);
+            k->axpy(low, lora->scale * (q[t * ldq + i] * gain_of(lora, first + i)),
+                    lora->b + (first + i) * rank, rank);
         for (size_t i = 0; i < rank; i++)
             k->axpy(y + t * ldy, low[i], lora->a + i * cols, cols);
     }
@@ -128,7 +138,7 @@ void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct
     const size_t head = d.nope + d.rope, wide = d.rank + d.rope;
 #pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t h = 0; h < d.heads; h++) {
-        const struct slice s = slice_of(num, kv_b, set, tokens);
+        const struct row_slice s = slice_of(num, kv_b, set, tokens);
         head_q(&s, latent_q + h * wide, d.heads * wide, q + h * head, d.heads * head, h * (d.nope + d.value),
                d.nope, tokens);
         for (size_t t = 0; t < tokens; t++)
@@ -138,7 +148,7 @@ void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct
 }
 
 /* o [n] = rows first … first+n−1 · x [rank of the latent] */
-static void head_o(const struct slice *s, float *o, size_t ldo, const float *x, size_t ldx, size_t first,
+static void head_o(const struct row_slice *s, float *o, size_t ldo, const float *x, size_t ldx, size_t first,
                    size_t n, size_t tokens)
 {
     const struct kernels *k = num_kernels(s->num);
@@ -157,6 +167,8 @@ static void head_o(const struct slice *s, float *o, size_t ldo, const float *x, 
         k->dots[DTYPE_F32](low, rank, x + t * ldx, ldx, 1, lora->a, cols, rank, cols, false);
         k->scale(low, lora->scale, rank);
         k->dots[DTYPE_F32](o + t * ldo, ldo, low, rank, 1, lora->b + first * rank, rank, n, rank, true);
+        for (size_t i = 0; i < n; i++)
+            o[t * ldo + i] *= gain_of(lora, first + i);
     }
 }
 
@@ -165,7 +177,7 @@ void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct
 {
 #pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t h = 0; h < d.heads; h++) {
-        const struct slice s = slice_of(num, kv_b, set, tokens);
+        const struct row_slice s = slice_of(num, kv_b, set, tokens);
         head_o(&s, o + h * d.value, d.heads * d.value, latent_o + h * d.rank, d.heads * d.rank,
                h * (d.nope + d.value) + d.nope, d.value, tokens);
     }
@@ -206,6 +218,8 @@ static void load_rows(struct num *num, float *w, const struct linear *kv_b, size
         for (size_t i = 0; lora && i < lora->rank; i++)
             k->axpy(w + r * cols, lora->scale * lora->b[(first + r) * lora->rank + i], lora->a + i * cols,
                     cols);
+        if (lora && lora->m)
+            k->scale(w + r * cols, lora->gain[first + r], cols);
     }
 }
 

@@ -6,6 +6,7 @@
  * on the computing thread. */
 #include "layer/moe.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "num/kernels.h"
@@ -60,6 +61,16 @@ void moe_weight_back(struct num *num, float *dweight, const float *d, const floa
         dweight[r.pick[i]] = k->dot(d + i * width, a + i * width, width);
 }
 
+void moe_bias_back(struct num *num, float *dweight, const float *d, const float *bias, struct moe_rows r,
+                   size_t width)
+{
+    const struct kernels *k = num_kernels(num);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (r.n * width > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < r.n; i++)
+        dweight[r.pick[i]] += k->dot(d + i * width, bias, width);
+}
+
 void moe_scale(struct num *num, float *rows, const float *weight, struct moe_rows r, size_t width)
 {
     const struct kernels *k = num_kernels(num);
@@ -67,4 +78,29 @@ void moe_scale(struct num *num, float *rows, const float *weight, struct moe_row
     num_threads(num_threads(num)) if (r.n * width > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < r.n; i++)
         k->scale(rows + i * width, weight[r.pick[i]], width);
+}
+
+void moe_gate_forward(struct num *num, float *y, float *score, const float *x, size_t tokens, size_t dim)
+{
+    const struct kernels *k = num_kernels(num);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (tokens * dim > SMALL && num_threads(num) > 1)
+    for (size_t t = 0; t < tokens; t++) {
+        score[t] = 1 / (1 + expf(-score[t]));
+        memcpy(y + t * dim, x + t * dim, dim * sizeof *y);
+        k->scale(y + t * dim, score[t], dim);
+    }
+}
+
+void moe_gate_backward_x(struct num *num, float *dx, float *dlogits, const float *dy, const float *score,
+                         const float *x, size_t tokens, size_t dim)
+{
+    const struct kernels *k = num_kernels(num);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (tokens * dim > SMALL && num_threads(num) > 1)
+    for (size_t t = 0; t < tokens; t++) {
+        dlogits[t] = k->dot(dy + t * dim, x + t * dim, dim) * score[t] * (1 - score[t]);
+        memcpy(dx + t * dim, dy + t * dim, dim * sizeof *dx);
+        k->scale(dx + t * dim, score[t], dim);
+    }
 }

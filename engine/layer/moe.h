@@ -54,7 +54,17 @@ void moe_scatter_add(struct num *num, float *y, const float *rows, const float *
 /* dweight of the picks = rows of d · rows of a [n, width] */
 void moe_weight_back(struct num *num, float *dweight, const float *d, const float *a, struct moe_rows r,
                      size_t width);
+/* dweight of the picks += rows of d · bias [width] */
+void moe_bias_back(struct num *num, float *dweight, const float *d, const float *bias, struct moe_rows r,
+                   size_t width);
 /* rows [n, width] *= weight */
 void moe_scale(struct num *num, float *rows, const float *weight, struct moe_rows r, size_t width);
+
+/* --- a gate of the shared experts ------------------------------------------------------------- */
+/* score [T] holds logits and then σ of them; y [T, dim] = score·x. */
+void moe_gate_forward(struct num *num, float *y, float *score, const float *x, size_t tokens, size_t dim);
+/* dx, and the gradient of the logits, from dy. */
+void moe_gate_backward_x(struct num *num, float *dx, float *dlogits, const float *dy, const float *score,
+                         const float *x, size_t tokens, size_t dim);
 
 #endif

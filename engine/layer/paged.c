@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "layer/attn_tile.h"
+#include "layer/softcap.h"
 #include "num/kernels.h"
 #include "num/row8.h"
 #include "num/sizes.h"
@@ -34,6 +35,12 @@ static size_t row_bytes(const struct paged_pool *pool)
 static char *block_at(const struct paged_pool *pool, size_t block, size_t kv)
 {
     return (char *)pool->data + (block * pool->kv_heads + kv) * PAGED_BLOCK * row_bytes(pool);
+}
+
+/* Which block of the pool has positions 16i … 16i+15 of a span's sequence. */
+static size_t block_of(const struct paged_pool *pool, const struct paged_span *span, size_t i)
+{
+    return pool->ring ? span->state * pool->ring + i % pool->ring : span->blocks[i];
 }
 
 size_t paged_block_bytes(const struct paged_pool *pool)
@@ -59,7 +66,8 @@ void paged_store(struct num *num, const struct paged_pool *pool, const float *x,
         for (size_t t = 0; t < spans[i].n; t++) {
             const size_t at = spans[i].at + t;
             for (size_t kv = 0; kv < pool->kv_heads; kv++)
-                store_row(block_at(pool, spans[i].blocks[at / PAGED_BLOCK], kv) + at % PAGED_BLOCK * bytes,
+                store_row(block_at(pool, block_of(pool, &spans[i], at / PAGED_BLOCK), kv) +
+                              at % PAGED_BLOCK * bytes,
                           x + ((spans[i].row + t) * pool->kv_heads + kv) * width, pool);
         }
 }
@@ -136,17 +144,26 @@ static bool has_wide_values(const struct paged_tile *t)
 }
 
 /* The first `width` elements of n rows of a block, as f32 [n, apart], with zeros between. */
-static void widen(const struct paged_tile *t, float *to, const struct paged_pool *pool, const char *rows,
+static void widen(const struct kernels *k, float *to, const struct paged_pool *pool, const char *rows,
                   size_t n, size_t width, size_t apart)
 {
     const size_t bytes = row_bytes(pool);
     for (size_t c = 0; c < n; c++, to += apart) {
         if (pool->type == KV_INT8)
-            t->k->row8_to_f32(to, rows + c * bytes, pool->width, width);
+            k->row8_to_f32(to, rows + c * bytes, pool->width, width);
         else
-            t->k->to_f32[pool->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32](to, rows + c * bytes, width);
+            k->to_f32[pool->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32](to, rows + c * bytes, width);
         memset(to + width, 0, (apart - width) * sizeof *to);
     }
+}
+
+const float *paged_block(struct num *num, const struct paged_pool *pool, size_t block, size_t n, float *wide)
+{
+    const char *rows = block_at(pool, block, 0);
+    if (pool->type == KV_F32)
+        return (const void *)rows;
+    widen(num_kernels(num), wide, pool, rows, n, pool->width, pool->width);
+    return wide;
 }
 
 /* Of n keys of a block, the first of which is key c of those scored together. Bytes are widened
@@ -159,28 +176,33 @@ static void block_scores(const struct paged_tile *t, size_t c, const char *keys,
     enum dtype type = t->keys->type == KV_BF16 ? DTYPE_BF16 : DTYPE_F32;
     if (t->keys->type == KV_INT8) {
         float *to = t->wide + (has_wide_values(t) ? c * head : 0);
-        widen(t, to, t->keys, keys, n, head, head);
+        widen(t->k, to, t->keys, keys, n, head, head);
         w = to;
         ldw = head;
     }
     t->k->dots[type](t->s + c, KEYS, t->q, head, t->rows, w, ldw, n, head, false);
 }
 
-/* Scores of nk keys from position k0 on, and their softmax. */
-static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
+/* Of rows `row` … end−1, which see the same of the keys that were scored together. */
+static void tile_softmax(const struct paged_tile *t, struct paged_seen own, size_t row, size_t end)
 {
-    for (size_t c = 0; c < nk; c += PAGED_BLOCK)
-        block_scores(t, c, block_at(t->keys, t->span->blocks[(k0 + c) / PAGED_BLOCK], t->kv),
-                     min_size(PAGED_BLOCK, nk - c));
-    for (size_t r = 0; r < t->rows; r++) {
-        const struct paged_seen own = seen(t, r / t->heads, k0, nk);
-        if (own.from == own.end)
-            continue;
+    for (size_t r = row; r < end && own.from < own.end; r++) {
+        softcap_apply(t->s + r * KEYS + own.from, own.end - own.from, t->dims.softcap);
         const float rescale =
             t->k->softmax_online(t->s + r * KEYS + own.from, own.end - own.from, &t->max[r], &t->sum[r]);
         if (rescale != 1)
             t->k->scale(t->o + r * t->vp, rescale, t->vp);
     }
+}
+
+/* Scores of nk keys from position k0 on, and their softmax. */
+static void tile_scores(const struct paged_tile *t, size_t k0, size_t nk)
+{
+    for (size_t c = 0; c < nk; c += PAGED_BLOCK)
+        block_scores(t, c, block_at(t->keys, block_of(t->keys, t->span, (k0 + c) / PAGED_BLOCK), t->kv),
+                     min_size(PAGED_BLOCK, nk - c));
+    for (size_t i = 0; i < t->span->n; i++)
+        tile_softmax(t, seen(t, i, k0, nk), i * t->heads, (i + 1) * t->heads);
 }
 
 /* n values from the block's first on, as a tile needs them: f32, rows of whole vectors. c: as
@@ -196,7 +218,7 @@ static const float *values_of(const struct paged_tile *t, size_t c, size_t block
     if (t->values->type == KV_F32 && t->vp == value)
         return (const void *)from;
     *ret_apart = t->vp;
-    widen(t, t->wide, t->values, from, n, value, t->vp);
+    widen(t->k, t->wide, t->values, from, n, value, t->vp);
     return t->wide;
 }
 
@@ -231,7 +253,7 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
     for (size_t c = 0; c < nk; c += PAGED_BLOCK) {
         const size_t n = min_size(PAGED_BLOCK, nk - c);
         size_t apart, i = 0;
-        const float *v = values_of(t, c, t->span->blocks[(k0 + c) / PAGED_BLOCK], n, &apart);
+        const float *v = values_of(t, c, block_of(t->values, t->span, (k0 + c) / PAGED_BLOCK), n, &apart);
         for (size_t next; i < t->span->n; i = next) {
             const struct paged_seen own = seen(t, i, k0 + c, n);
             for (next = i + 1; next < t->span->n && sees_alike(own, seen(t, next, k0 + c, n)); next++) {
@@ -241,14 +263,33 @@ static void tile_gather(const struct paged_tile *t, size_t k0, size_t nk)
     }
 }
 
+/* Keys and values of chosen positions k0 … k0+nk−1, beside each other as f32: the latter are the
+ * former's first part. */
+static void tile_chosen(const struct paged_tile *t, size_t k0, size_t nk)
+{
+    const size_t head = t->dims.head, apart = wide_row(t->dims);
+    for (size_t c = 0; c < nk; c++) {
+        const size_t at = t->span->chosen[k0 + c];
+        const char *block = block_at(t->keys, block_of(t->keys, t->span, at / PAGED_BLOCK), t->kv);
+        widen(t->k, t->wide + c * apart, t->keys, block + at % PAGED_BLOCK * row_bytes(t->keys), 1, head,
+              apart);
+    }
+    t->k->dots[DTYPE_F32](t->s, KEYS, t->q, head, t->rows, t->wide, apart, nk, head, false);
+    tile_softmax(t, (struct paged_seen){0, nk}, 0, t->rows);
+    tile_values(t, t->wide, apart, 0, 1, 0, nk);
+}
+
 static void tile_run(struct paged_tile *t, float *lane, float *o, const float *q)
 {
     const size_t end = t->span->at + t->span->n, value = attn_value(t->dims);
+    const size_t first = t->span->chosen ? end : attn_first_key(t->dims, t->span->at) / KEYS * KEYS;
     tile_begin(t, lane, q);
-    for (size_t k0 = attn_first_key(t->dims, t->span->at) / KEYS * KEYS; k0 < end; k0 += KEYS) {
+    for (size_t k0 = first; k0 < end; k0 += KEYS) {
         tile_scores(t, k0, min_size(KEYS, end - k0));
         tile_gather(t, k0, min_size(KEYS, end - k0));
     }
+    for (size_t k0 = 0; t->span->chosen && k0 < t->span->nchosen; k0 += KEYS)
+        tile_chosen(t, k0, min_size(KEYS, t->span->nchosen - k0));
     for (size_t r = 0; r < t->rows; r++) {
         const size_t row = t->span->row + r / t->heads, head = t->first + r % t->heads;
         t->k->scale(t->o + r * t->vp, 1 / t->sum[r], value);
@@ -263,9 +304,9 @@ static size_t heads_of(const struct num *num, size_t spans, struct attn_dims dim
     size_t heads = attn_group(dims);
     const size_t tiles = spans * dims.kv_heads, threads = (size_t)num_threads(num),
                  floats = num_lane(num, 0).floats;
-    while (heads % 2 == 0 &&
-           (tiles * (attn_group(dims) / heads) < threads || tile_floats(dims, PAGED_ROWS * heads) > floats))
-        heads /= 2;
+    while (heads > 1 && (tile_floats(dims, PAGED_ROWS * heads) > floats ||
+                         (heads % 2 == 0 && tiles * (attn_group(dims) / heads) < threads)))
+        heads /= heads % 2 ? heads : 2;
     assert(tile_floats(dims, PAGED_ROWS * heads) <= floats);
     return heads;
 }

@@ -43,14 +43,16 @@ static struct adapter_place place_of(const struct adapter_in *in, const struct p
                                      enum value value)
 {
     static const char *const suffix[] = {"w", "m", "v"};
-    struct adapter_place p = {.ndim = def->cols ? 2 : 1, .shape = {def->rows, def->cols}};
+    struct adapter_place p = {.first = 0};
+    p.ndim = tensor_shape(def->rows, def->cols, def->taps, p.shape);
     if (in->form == FORM_STATE) {
         snprintf(p.name, sizeof p.name, "%s.%s", def->name, suffix[value]);
     } else if (in->form == FORM_PEFT) {
         snprintf(p.name, sizeof p.name, ADAPTER_PEFT_PREFIX "%s", def->name);
     } else {
         const struct mlx_factor f = mlx_factor_of(def);
-        p = (struct adapter_place){.ndim = 2, .shape = {def->cols, def->rows}, .turned = true};
+        if (def->cols)
+            p = (struct adapter_place){.ndim = 2, .shape = {def->cols, def->rows}, .turned = true};
         if (f.expert)
             p = (struct adapter_place){.ndim = 3,
                                        .shape = {in->config.moe.experts, def->rows, def->cols},
@@ -173,10 +175,16 @@ static int read_record(struct adapter_in *in, const char *path, struct err *err)
     in->record = t ? json_loadb(t->data, t->bytes, 0, NULL) : NULL;
     if (!json_is_object(in->record))
         return err_set(err, -EINVAL, "%s: \"" ADAPTER_STATE_RECORD "\" says nothing about the run", path);
-    const json_t *config = json_object_get(in->record, "adapter");
-    return in->tune.kind == TUNE_FULL
-               ? 0
-               : adapter_parse_config(&in->tune, config, path, in->family, &in->config, err);
+    if (in->tune.kind == TUNE_FULL)
+        return 0;
+    const int r = adapter_parse_config(&in->tune, json_object_get(in->record, "adapter"), path, in->family,
+                                       &in->config, err);
+    const json_int_t fixed = json_integer_value(json_object_get(in->record, "fixed"));
+    if (!r && (fixed < 0 || (size_t)fixed > in->tune.rank))
+        return err_set(err, -EINVAL,
+                       "%s: \"" ADAPTER_STATE_RECORD "\" fixes more of the adapter than its rank", path);
+    in->tune.fixed = (size_t)fixed;
+    return r;
 }
 
 static int in_open(struct adapter_in **ret, const char *dir, enum form form, const struct tune *tune,

@@ -14,7 +14,7 @@
 #include "model/param_piece.h"
 
 /* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets,
- * layers). What we do not compute (DoRA, rank patterns, bias, modules_to_save, …) is refused by
+ * layers). What we do not compute (biases, factors of the head, modules_to_save, …) is refused by
  * name. */
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
                         struct err *err);

@@ -21,8 +21,7 @@ enum { CONFIG_MOST = 16 << 20 };
  * empty or "none" is refused. */
 static int refuse_unknown(const json_t *o, const char *path, struct err *err)
 {
-    static const char *const keys[] = {"use_dora",
-                                       "fan_in_fan_out",
+    static const char *const keys[] = {"fan_in_fan_out",
                                        "modules_to_save",
                                        "layer_replication",
                                        "lora_bias",
@@ -224,6 +223,7 @@ static int read_scale(struct tune *tune, const json_t *o, const char *path, stru
     tune->rank = (size_t)rank;
     tune->alpha = (float)alpha;
     tune->rslora = json_is_true(json_object_get(o, "use_rslora"));
+    tune->dora = json_is_true(json_object_get(o, "use_dora"));
     return 0;
 }
 
@@ -309,8 +309,10 @@ static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, 
     const json_int_t rank = json_integer_value(json_object_get(p, "rank")),
                      layers = json_integer_value(json_object_get(o, "num_layers"));
     const double scale = json_number_value(json_object_get(p, "scale"));
-    if (type && strcmp(type, "lora"))
-        return err_set(err, -ENOTSUP, "%s: \"fine_tune_type\": \"%s\" is not supported, only \"lora\"", path,
+    const bool is_dora = type && !strcmp(type, "dora");
+    if (type && strcmp(type, "lora") && !is_dora)
+        return err_set(err, -ENOTSUP,
+                       "%s: \"fine_tune_type\": \"%s\" is not supported, only \"lora\" and \"dora\"", path,
                        input_quote(type).text);
     if (rank < 1 || rank > 65536 || !(scale > 0) || scale > 1e6)
         return err_set(err, -EINVAL, "%s: rank and scale in lora_parameters must be positive numbers", path);
@@ -318,6 +320,7 @@ static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, 
     tune->rank = (size_t)rank;
     tune->alpha = (float)(scale * (double)rank);
     tune->rslora = false;
+    tune->dora = is_dora;
     tune_last_layers(tune, c, layers > 0 ? (size_t)layers : 0);
     tune->nforms = 0;
     int r = keys && !json_is_null(keys) ? read_keys(tune, keys, f, c, path, err)
@@ -333,8 +336,11 @@ int adapter_parse_config(struct tune *tune, const json_t *o, const char *path, c
                      (json_object_get(o, "lora_parameters") || json_object_get(o, "fine_tune_type"));
     int r = (mlx ? read_mlx : read_peft)(&read, o, f, c, path, err);
     if (!r)
-        *tune = read;
-    return r;
+        r = tune_check(&read, f, c, err);
+    if (r)
+        return r;
+    *tune = read;
+    return 0;
 }
 
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,

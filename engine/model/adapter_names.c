@@ -18,16 +18,18 @@ static size_t module_length(const char *name)
     return end ? (size_t)(end - name) : strlen(name);
 }
 
-/* The module's name with switch_mlp for an expert and its number. */
-static void module_of(struct mlx_factor *f, const char *name)
+/* The module's name, with what the stack is called for an expert and its number. */
+static void module_of(struct mlx_factor *f, const struct param_def *def)
 {
+    const char *name = def->name;
     const int n = (int)module_length(name);
     const char *experts = strstr(name, EXPERTS);
     int digits = 0;
     if (experts && sscanf(experts + strlen(EXPERTS), "%9zu.%n", &f->index, &digits) == 1 && digits) {
         const int head = (int)(experts - name), tail = head + (int)strlen(EXPERTS) + digits;
         f->expert = true;
-        snprintf(f->name, sizeof f->name, "%.*s" SWITCH "%.*s", head, name, n - tail, name + tail);
+        snprintf(f->name, sizeof f->name, "%.*s%s%.*s", head, name,
+                 def->weave == WEAVE_TURNS ? EXPERTS : SWITCH, n - tail, name + tail);
     } else {
         snprintf(f->name, sizeof f->name, "%.*s", n, name);
     }
@@ -36,27 +38,31 @@ static void module_of(struct mlx_factor *f, const char *name)
 struct mlx_factor mlx_factor_of(const struct param_def *def)
 {
     struct mlx_factor f = {.expert = false};
-    module_of(&f, def->name);
+    module_of(&f, def);
     const size_t n = strlen(f.name);
-    snprintf(f.name + n, sizeof f.name - n, "%s", def->role == PARAM_A ? ".lora_a" : ".lora_b");
+    const char *end = def->role == PARAM_A ? ".lora_a" : def->role == PARAM_B ? ".lora_b" : ".m";
+    snprintf(f.name + n, sizeof f.name - n, "%s", end);
     return f;
 }
 
-void mlx_key_of(char ret[TUNE_TARGET], const char *tensor)
+void mlx_key_of(char ret[TUNE_TARGET], const struct param_def *def)
 {
     struct mlx_factor f = {.expert = false};
     int skip = 0;
-    module_of(&f, tensor);
+    module_of(&f, def);
     if (sscanf(f.name, "model.layers.%*u.%n", &skip) != 0)
         skip = 0;
     snprintf(ret, TUNE_TARGET, "%s", f.name + skip);
 }
 
+/* What a stack is called: "switch_mlp.", or "experts." without a number behind it. */
 void mlx_key_target(char ret[TUNE_TARGET], const char *key)
 {
-    const char *at = strstr(key, "switch_mlp.");
-    if (at)
-        snprintf(ret, TUNE_TARGET, "%.*sexperts.*.%s", (int)(at - key), key, at + strlen("switch_mlp."));
+    const char *at = strstr(key, &SWITCH[1]), *woven = strstr(key, &EXPERTS[1]);
+    const bool is_woven = !at && woven && !strchr("*0123456789", woven[strlen(&EXPERTS[1])]);
+    const char *stack = is_woven ? woven : at;
+    if (stack)
+        snprintf(ret, TUNE_TARGET, "%.*sexperts.*.%s", (int)(stack - key), key, strchr(stack, '.') + 1);
     else
         snprintf(ret, TUNE_TARGET, "%s", key);
 }

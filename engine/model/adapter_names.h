@@ -22,15 +22,16 @@
 enum { ADAPTER_NAME = 192 };
 
 struct mlx_factor {
-    char name[ADAPTER_NAME]; /* "model.layers.3.mlp.switch_mlp.up_proj.lora_a" */
+    char name[ADAPTER_NAME]; /* "model.layers.3.mlp.switch_mlp.up_proj.lora_a"; where experts are woven,
+                                "model.layers.3.mlp.experts.up_proj.lora_a" */
     bool expert; /* then slice `index`, [rows, cols] of it, belongs to it; else all, as [cols, rows] */
     size_t index;
 };
 struct mlx_factor mlx_factor_of(const struct param_def *def);
 
-/* A target as mlx-lm's `keys` have it, out of a parameter's or tensor's name: "self_attn.q_proj",
- * "mlp.switch_mlp.up_proj"; and back: "experts.*.up_proj". */
-void mlx_key_of(char ret[TUNE_TARGET], const char *tensor);
+/* A target as mlx-lm's `keys` have it: "self_attn.q_proj", "mlp.switch_mlp.up_proj",
+ * "mlp.experts.up_proj"; and back: "experts.*.up_proj". */
+void mlx_key_of(char ret[TUNE_TARGET], const struct param_def *def);
 void mlx_key_target(char ret[TUNE_TARGET], const char *key);
 
 /* y [cols, rows] = xᵀ of x [rows, cols]. */

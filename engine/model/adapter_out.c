@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 #include "file/input.h"
+#include "file/text_part.h"
 #include "model/adapter_names.h"
 
-enum { SMALL_FILES = 6, SMALL_BYTES = 1 << 28 };
+enum { SMALL_FILES = 7, SMALL_BYTES = 1 << 28 };
 
 struct adapter_out {
     struct adapter_out_request req; /* strings borrowed until finish */
@@ -64,6 +65,8 @@ static int list_mlx(struct list *l, const struct param_def *d)
 {
     const struct mlx_factor f = mlx_factor_of(d);
     struct st_out_tensor what = {.dtype = DTYPE_F32, .ndim = 2, .shape = {d->cols, d->rows}};
+    if (!d->cols)
+        what = (struct st_out_tensor){.dtype = DTYPE_F32, .ndim = 1, .shape = {d->rows}};
     if (f.expert)
         what = (struct st_out_tensor){.dtype = DTYPE_F32, .ndim = 3, .shape = {l->experts, d->rows, d->cols}};
     return f.expert && f.index ? 0 : list_add(l, "", f.name, "", what);
@@ -73,10 +76,13 @@ static int list_one(void *arg, const struct param_def *d)
 {
     static const char *const suffix[] = {".w", ".m", ".v"};
     struct list *l = arg;
-    struct st_out_tensor what = {.dtype = DTYPE_F32, .ndim = d->cols ? 2 : 1, .shape = {d->rows, d->cols}};
+    struct st_out_tensor what = {.dtype = DTYPE_F32};
     int r = 0;
+    what.ndim = tensor_shape(d->rows, d->cols, d->taps, what.shape);
     switch (l->form) {
-    case FORM_MODEL: what.dtype = d->fixed ? DTYPE_F32 : l->dtype; return list_add(l, "", d->name, "", what);
+    case FORM_MODEL:
+        what.dtype = d->fixed && !d->cols ? DTYPE_F32 : l->dtype;
+        return list_add(l, "", d->name, "", what);
     case FORM_PEFT: return list_add(l, ADAPTER_PEFT_PREFIX, d->name, "", what);
     case FORM_MLX: return list_mlx(l, d);
     case FORM_STATE:
@@ -224,10 +230,10 @@ static json_t *peft_config(const struct adapter_out *o)
                      "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
                      (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
                      targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora",
-                     (int)o->tune.rslora, "use_dora", 0, "modules_to_save", "init_lora_weights", 1,
-                     "layers_to_transform", layers, "layers_pattern", "rank_pattern", ranks, "alpha_pattern",
-                     alphas, "target_parameters", "auto_mapping", "loftq_config", "megatron_config",
-                     "megatron_core", "megatron.core", "layer_replication");
+                     (int)o->tune.rslora, "use_dora", (int)o->tune.dora, "modules_to_save",
+                     "init_lora_weights", 1, "layers_to_transform", layers, "layers_pattern", "rank_pattern",
+                     ranks, "alpha_pattern", alphas, "target_parameters", "auto_mapping", "loftq_config",
+                     "megatron_config", "megatron_core", "megatron.core", "layer_replication");
 }
 
 /* mlx-lm has one rank and one scale. */
@@ -240,7 +246,7 @@ static int key_one(void *arg, const struct param_def *d)
 {
     json_t *list = arg;
     char key[TUNE_TARGET];
-    mlx_key_of(key, d->name);
+    mlx_key_of(key, d);
     size_t i = 0;
     while (i < json_array_size(list) && strcmp(key, json_string_value(json_array_get(list, i))))
         i++;
@@ -255,10 +261,10 @@ static json_t *mlx_config(const struct adapter_out *o)
     json_t *keys = json_array();
     for (size_t u = 0; u < o->config.layers + 2; u++)
         tune_params(&o->tune, o->req.family, &o->config, u, key_one, keys);
-    return json_pack("{s:s s:I s:{s:i s:f s:f s:o}}", "fine_tune_type", "lora", "num_layers",
-                     (json_int_t)(o->config.layers - o->tune.first_layer), "lora_parameters", "rank",
-                     (int)o->tune.rank, "scale", tune_scale(&o->tune), "dropout", (double)o->tune.dropout,
-                     "keys", keys);
+    return json_pack("{s:s s:I s:{s:i s:f s:f s:o}}", "fine_tune_type", o->tune.dora ? "dora" : "lora",
+                     "num_layers", (json_int_t)(o->config.layers - o->tune.first_layer), "lora_parameters",
+                     "rank", (int)o->tune.rank, "scale", tune_scale(&o->tune), "dropout",
+                     (double)o->tune.dropout, "keys", keys);
 }
 
 static json_t *make_config(const struct adapter_out *o, struct err *err)
@@ -290,7 +296,9 @@ static int write_adapter_config(struct adapter_out *o, struct err *err)
 static int make_record(struct adapter_out *o, struct err *err)
 {
     json_t *config = o->tune.kind == TUNE_LORA ? make_config(o, err) : json_null(),
-           *j = config ? json_pack("{s:o s:O?}", "adapter", config, "caller", o->req.record) : NULL;
+           *j = config ? json_pack("{s:o s:I s:O?}", "adapter", config, "fixed", (json_int_t)o->tune.fixed,
+                                   "caller", o->req.record)
+                       : NULL;
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     const size_t n = text ? strlen(text) : 0;
@@ -304,8 +312,8 @@ static int make_record(struct adapter_out *o, struct err *err)
     return o->record ? 0 : err_set(err, -ENOMEM, "%s: no memory for the record of the run", o->dir);
 }
 
-/* config.json and the tokenizer come along unchanged, so that the directory is a model of its
- * own. */
+/* config.json and the tokenizer come along, so that the directory is a model of its own: unchanged,
+ * but for a model of which the text part alone is here. */
 static int copy_file(struct adapter_out *o, const char *name, struct err *err)
 {
     char from[4096], *text;
@@ -314,7 +322,11 @@ static int copy_file(struct adapter_out *o, const char *name, struct err *err)
     int r = input_read(from, SMALL_BYTES, &text, &n, err);
     if (r)
         return r == -ENOENT ? 0 : r;
-    r = small_write(o, name, text, n, err);
+    char *part = o->config.is_text_part && !strcmp(name, "config.json")
+                     ? text_part_file(text, n, config_architecture(o->config.family))
+                     : NULL;
+    r = small_write(o, name, part ? part : text, part ? strlen(part) : n, err);
+    free(part);
     free(text);
     return r;
 }
@@ -323,7 +335,8 @@ static int write_small_files(struct adapter_out *o, struct err *err)
 {
     static const char *const files[SMALL_FILES] = {
         "config.json",           "generation_config.json",  "tokenizer.json",
-        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+        "tiktoken.model"};
     if (o->tune.kind == TUNE_LORA)
         return write_adapter_config(o, err);
     char a[4096], b[4096];
@@ -388,7 +401,7 @@ struct putting {
 static int put_mlx(struct adapter_out *o, const struct param_def *d, const float *in, struct err *err)
 {
     const struct mlx_factor f = mlx_factor_of(d);
-    if (f.expert) /* one after the other, as they lie in the tensor */
+    if (f.expert || !d->cols) /* one after the other, as they lie in the tensor */
         return st_writer_append(o->mlx, f.name, in, param_elements(d), err);
     float *turned = malloc(param_elements(d) * sizeof *turned);
     if (!turned)

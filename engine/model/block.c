@@ -12,7 +12,8 @@
 
 const struct part *block_attention(const struct config *c, size_t layer)
 {
-    (void)layer;
+    if (config_layer(c, layer).is_linear)
+        return &part_delta;
     return c->mla.kv_rank ? &part_mla : &part_gqa;
 }
 
@@ -60,23 +61,34 @@ static float *norm_grad(const struct block *b, enum block_norm norm)
 static struct unit_weights weights_of(const struct block *b, enum layer_part part)
 {
     const size_t at = b->first[part];
-    return (struct unit_weights){b->weights.lin + at, b->weights.vec + at};
+    return (struct unit_weights){b->weights.lin + at, b->weights.vec + at, b->weights.whole + at,
+                                 b->weights.cut + at};
 }
 
 static struct unit_grads grads_of(const struct block *b, enum layer_part part)
 {
     const struct unit_grads *g = &b->grads;
     const size_t at = b->first[part];
-    return (struct unit_grads){g->full + at, g->a + at, g->b + at, g->bias + at};
+    return (struct unit_grads){g->full + at, g->a + at, g->b + at, g->bias + at, g->m + at};
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
 static struct part_layout part_layout(const struct block_layout *l, enum layer_part part)
 {
-    return (struct part_layout){l->config, l->block->weights.lin + l->block->first[part],
-                                l->tokens, l->positions,
-                                l->blocks, l->kv_type};
+    return (struct part_layout){.config = l->config,
+                                .whole = l->whole,
+                                .lin = l->block->weights.lin + l->block->first[part],
+                                .tokens = l->tokens,
+                                .positions = l->positions,
+                                .ring = l->ring,
+                                .blocks = l->blocks,
+                                .ring_blocks = l->ring_blocks,
+                                .states = l->states,
+                                .kept = l->kept,
+                                .guesses = l->guesses,
+                                .kv_type = l->kv_type,
+                                .longest = l->longest};
 }
 
 /* Is what a part gives changed before it is added? */
@@ -313,4 +325,11 @@ void block_forward_paged(const struct block_ctx *of_all, float *y, const union p
     const float *h = input_of(&ctx, work->h, work->rstd, x, b, NORM_BEFORE_ATTENTION);
     b->attention->forward_paged(&ctx, work->x2, pool, h, &attention, &work->attention);
     end_unkept(&ctx, y, x, b, work);
+}
+
+void block_state_copy(const struct block *b, const union part_pool *pool, const struct config *c, size_t to,
+                      size_t from)
+{
+    if (b->attention->state_copy)
+        b->attention->state_copy(pool, c, to, from);
 }

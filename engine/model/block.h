@@ -30,12 +30,15 @@ const char *block_norm_name(const struct config *c, enum block_norm norm);
 void block_init(struct block *b, const struct config *c, size_t layer); /* all but weights and gradients */
 
 struct block_layout {
-    const struct config *config;
+    const struct config *config, *whole; /* as in struct part_layout */
     const struct block *block;
-    size_t tokens;    /* most tokens of a microbatch */
-    size_t positions; /* of the cache; 0: training, scoring or serving */
-    size_t blocks;    /* of the paged pool; 0: not serving */
+    size_t tokens;                             /* most tokens of a microbatch */
+    size_t positions;                          /* of the cache; 0: training, scoring or serving */
+    size_t ring;                               /* as in struct part_layout */
+    size_t blocks;                             /* of the paged pool; 0: not serving */
+    size_t ring_blocks, states, kept, guesses; /* as in struct part_layout */
     enum kv_type kv_type;
+    size_t longest; /* most positions of a sequence */
 };
 
 struct block_saved {          /* from forward to backward_x and backward_w, per layer and slot */
@@ -81,5 +84,8 @@ void block_forward_cached(const struct block_ctx *ctx, float *y, union part_kv *
 /* Serving: the rows of ctx->spans. */
 void block_forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *x,
                          const struct block *b, struct block_work *work);
+/* One state of a layer over another, by number. */
+void block_state_copy(const struct block *b, const union part_pool *pool, const struct config *c, size_t to,
+                      size_t from);
 
 #endif

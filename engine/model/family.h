@@ -29,6 +29,9 @@ int family_tensors(const struct family *f, const struct config *c, size_t unit,
                    int (*visit)(void *arg, const struct tensor_def *def), void *arg);
 size_t family_tensor_count(const struct family *f, const struct config *c, size_t unit);
 
+/* Of config_ahead: the matrix of its layer that no other layer has. */
+void family_ahead_linear(char ret[TENSOR_NAME], const struct config *c);
+
 /* Multiply-adds of one token in a unit, at `positions` before it: what its share of the time is
  * proportional to. */
 double family_cost(const struct family *f, const struct config *c, size_t unit, size_t positions);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Multi-head latent attention as a part of a block: DeepSeek-V2 and V3, queries with and without a
- * latent of their own. Keys and values are expanded in the forward pass and again in the backward
- * pass: what is kept is the latent, a fiftieth of them. Called by block.c, on the computing
- * thread. */
+ * latent of their own, and V3.2, where an indexer chooses the keys (mla_index.c). Keys and values
+ * are expanded in the forward pass and again in the backward pass: what is kept is the latent, a
+ * fiftieth of them. Called by block.c, on the computing thread. */
 #include "model/part.h"
 
 #include <string.h>
+
+#include "model/mla_index.h"
+#include "num/sizes.h"
 
 /* Linears in the order in which their LoRA is kept; QA only with a latent of the queries. */
 enum { QB, KVA, KVB, O, QA, LINEARS };
@@ -14,16 +17,16 @@ enum { QB, KVA, KVB, O, QA, LINEARS };
 /* Epsilon of the latents' norms, whatever rms_norm_eps says. */
 static const float latent_eps = 1e-6f;
 
-/* Where the tensors lie in the part's list. */
+/* Where the tensors lie in the part's list; those of an indexer behind the others. */
 struct places {
-    size_t lin[LINEARS], kv_norm, q_norm;
+    size_t lin[LINEARS], kv_norm, q_norm, index;
 };
 
 static struct places places(const struct config *c)
 {
     if (c->mla.q_rank)
-        return (struct places){{1, 2, 3, 4, 0}, 5, 6};
-    return (struct places){{0, 1, 2, 3, 0}, 4, 0};
+        return (struct places){{1, 2, 3, 4, 0}, 5, 6, 7};
+    return (struct places){{0, 1, 2, 3, 0}, 4, 0, 0};
 }
 
 static size_t linears(const struct config *c)
@@ -52,6 +55,7 @@ static void mla_tensors(struct tensor_list *list, const struct config *c)
     tensor_vector(list, "self_attn.kv_a_layernorm.weight", m->kv_rank);
     if (m->q_rank)
         tensor_vector(list, "self_attn.q_a_layernorm.weight", m->q_rank);
+    mla_index_tensors(list, c);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -69,6 +73,8 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
     ret->mla.rstd_kva = slab_floats(slab, t, 1);
     ret->mla.o = slab_floats(slab, t, c->heads * c->mla.value);
     ret->mla.lse = slab_floats(bwd_x_only, t, c->heads);
+    ret->mla.words = mla_index_matters(l) ? min_size(l->longest, t) / 64 + 1 : 0;
+    ret->mla.seen = slab_take(bwd_x_only, t, ret->mla.words, sizeof *ret->mla.seen);
     for (size_t i = 0; i < LINEARS; i++)
         ret->mla.xa[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
 }
@@ -117,6 +123,7 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
     ret->mla.kva = slab_floats(slab, caching, m->kv_rank + m->rope);
     ret->mla.rstd = slab_floats(slab, t, 1);
     ret->mla.xa = slab_floats(slab, t, part_max_rank(l, 0, linears(c)));
+    const struct slab within = mla_index_carve(&ret->mla.index, slab, l);
     ret->mla.k = slab_floats(slab, back, c->heads * c->head);
     ret->mla.v = slab_floats(slab, back, c->heads * m->value);
     ret->mla.kv = slab_floats(slab, back, c->heads * (m->nope + m->value));
@@ -125,16 +132,21 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
     ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
     room_carve(&ret->mla.room, &other, l);
     slab_join(slab, &other);
+    slab_join(slab, &within);
 }
 
 static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_layout *l)
 {
-    ret->mla.latent = slab_floats(slab, l->positions, l->config->mla.kv_rank + l->config->mla.rope);
+    const struct config_mla *m = &l->config->mla;
+    ret->mla.latent = slab_floats(slab, l->positions, m->kv_rank + m->rope);
+    ret->mla.index = mla_index_matters(l) ? slab_floats(slab, l->positions, m->index_head) : NULL;
 }
 
 static void pool_carve(union part_pool *ret, struct slab *slab, const struct part_layout *l)
 {
-    part_pool_carve(&ret->mla.latent, slab, l, 1, l->config->mla.kv_rank + l->config->mla.rope);
+    const struct config_mla *m = &l->config->mla;
+    part_pool_carve(&ret->mla.latent, slab, l, 1, m->kv_rank + m->rope);
+    part_pool_carve(&ret->mla.index, slab, l, 1, mla_index_matters(l) ? m->index_head : 0);
 }
 
 /* --- the recipe ------------------------------------------------------------------------------- */
@@ -182,6 +194,22 @@ static void rotate_kva(const struct block_ctx *ctx, float *kva, bool inverse)
     const struct config_mla *m = &ctx->config->mla;
     rope_apply(ctx->num, kva + m->kv_rank, ctx->pos, ctx->rope, ctx->tokens, 1, m->kv_rank + m->rope,
                inverse);
+}
+
+static struct mla_index_in index_in(const struct block_ctx *ctx, const float *h, const struct unit_weights *w,
+                                    union part_work *work)
+{
+    const size_t at = places(ctx->config).index;
+    return (struct mla_index_in){h, work->mla.qa, {.lin = w->lin + at, .vec = w->vec + at}, &work->mla.index};
+}
+
+/* In training, where each query may see some keys alone. */
+static struct attn_dims trained_dims(const struct block_ctx *ctx, const union part_saved *s)
+{
+    struct attn_dims dims = attn_dims(ctx->config);
+    dims.chosen = mla_index_hides(ctx) ? s->mla.seen : NULL;
+    dims.chosen_words = s->mla.words;
+    return dims;
 }
 
 /* Where it goes; xa by linear. */
@@ -233,9 +261,13 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
     project(ctx,
             &(struct projected){s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.kva, work->mla.qa, s->mla.xa}, h,
             w);
+    if (mla_index_hides(ctx)) {
+        const struct mla_index_in in = index_in(ctx, h, w, work);
+        mla_index_mask(ctx, s->mla.seen, s->mla.words, &in);
+    }
     expand(ctx, s->mla.rstd_kva, s->mla.xa[KVB], s->mla.kva, w, work);
     attn_forward(ctx->num, s->mla.o, s->mla.lse, s->mla.q, work->mla.k, work->mla.v, ctx->seqs,
-                 attn_dims(ctx->config));
+                 trained_dims(ctx, s));
     linear_forward(ctx->num, y, s->mla.xa[O], s->mla.o, &w->lin[at.lin[O]], t);
 }
 
@@ -264,7 +296,7 @@ static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d
     linear_backward_x(ctx->num, work->mla.o, d->mla.dyb[O], dy, &w->lin[at.lin[O]], t, false);
     expand(ctx, work->mla.rstd, work->mla.xa, s->mla.kva, w, work);
     attn_backward_x(ctx->num, d->mla.q, work->mla.dk, work->mla.dv, work->mla.o, s->mla.o, s->mla.lse,
-                    s->mla.q, work->mla.k, work->mla.v, ctx->seqs, attn_dims(ctx->config));
+                    s->mla.q, work->mla.k, work->mla.v, ctx->seqs, trained_dims(ctx, s));
     mla_expand_backward_x(ctx->num, d->mla.kv, d->mla.kva, work->mla.dk, work->mla.dv, mla_dims(ctx->config),
                           t);
     rotate_kva(ctx, d->mla.kva, true);
@@ -289,26 +321,13 @@ static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, 
     const float *const in[LINEARS] = {latent ? work->mla.qa : h, h, work->mla.c, s->mla.o, h};
     const float *const dys[LINEARS] = {d->mla.q, d->mla.kva, d->mla.kv, dy, d->mla.qa};
     for (size_t i = 0; i < linears(ctx->config); i++)
-        part_linear_grads(ctx->num, g, at.lin[i], dys[i], d->mla.dyb[i], s->mla.xa[i], in[i], w, ctx->tokens);
+        part_linear_grads(ctx, g, at.lin[i], dys[i], d->mla.dyb[i], s->mla.xa[i], in[i], w, ctx->tokens);
     if (g->full[at.kv_norm])
         rmsnorm_backward_w(ctx->num, g->full[at.kv_norm], d->mla.c, s->mla.rstd_kva, s->mla.kva,
                            kv_norm_dims(ctx));
     if (latent && g->full[at.q_norm])
         rmsnorm_backward_w(ctx->num, g->full[at.q_norm], d->mla.qan, s->mla.rstd_qa, s->mla.qa,
                            q_norm_dims(ctx));
-}
-
-/* o of t tokens against the cache's len rows. */
-static void attend_absorbed(const struct block_ctx *ctx, const union part_kv *kv, size_t len,
-                            const struct unit_weights *w, union part_work *work)
-{
-    const struct config *c = ctx->config;
-    const struct linear *kv_b = &w->lin[places(c).lin[KVB]];
-    const size_t t = ctx->tokens;
-    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, NULL, mla_dims(c), t);
-    attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, len,
-                absorbed_dims(c));
-    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, NULL, mla_dims(c), t);
 }
 
 /* Without keeping anything: q and, in kva, rows of the cache, the normalised latent and the rotated
@@ -328,38 +347,92 @@ static void project_rows(const struct block_ctx *ctx, const float *h, const stru
                m->kv_rank * sizeof *work->mla.c);
 }
 
+/* o of rows first … first+n−1 from what `spans` see in the pool. */
+static void attend_absorbed(const struct block_ctx *ctx, const struct paged_pool *latent,
+                            const struct paged_span *spans, size_t nspans, size_t first, size_t n,
+                            const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct linear *kv_b = &w->lin[places(c).lin[KVB]];
+    const uint32_t *set = ctx->set ? ctx->set + first : NULL;
+    mla_absorb_q(ctx->num, work->mla.latent_q + first * c->heads * latent->width,
+                 work->mla.q + first * c->heads * c->head, kv_b, set, mla_dims(c), n);
+    attn_paged(ctx->num, work->mla.latent_o, work->mla.latent_q, latent, latent, spans, nspans,
+               absorbed_dims(c));
+    mla_absorb_o(ctx->num, work->mla.o + first * c->heads * c->mla.value,
+                 work->mla.latent_o + first * c->heads * c->mla.kv_rank, kv_b, set, mla_dims(c), n);
+}
+
+/* o of the first t tokens of the call, which see all of the cache's len rows up to their own. */
+static void attend_all(const struct block_ctx *ctx, const union part_kv *kv, size_t t, size_t len,
+                       const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct linear *kv_b = &w->lin[places(c).lin[KVB]];
+    if (mla_is_expanded(mla_dims(c), t, len)) {
+        mla_expanded(ctx->num, work->mla.o, work->mla.q, kv->mla.latent, kv_b, &work->mla.room, mla_dims(c),
+                     (float)config_attn_scale(c), t, len);
+        return;
+    }
+    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, NULL, mla_dims(c), t);
+    attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, len,
+                absorbed_dims(c));
+    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, NULL, mla_dims(c), t);
+}
+
+/* o of the tokens from row `first` on, each of which sees its chosen positions alone. */
+static void attend_chosen(const struct block_ctx *ctx, const union part_kv *kv, size_t at, size_t first,
+                          const struct mla_index_in *in, const struct unit_weights *w, union part_work *work)
+{
+    const struct config_mla *m = &ctx->config->mla;
+    const size_t n = ctx->tokens - first;
+    const struct paged_pool latent = {kv->mla.latent, KV_F32, 1, m->kv_rank + m->rope, 0},
+                            keys = {kv->mla.index, KV_F32, 1, m->index_head, 0};
+    const struct paged_span rows = {
+        .blocks = mla_index_blocks(in->work, at + ctx->tokens), .row = first, .at = at + first, .n = n};
+    const size_t spans = mla_index_spans(ctx, &keys, &rows, 1, in);
+    attend_absorbed(ctx, &latent, in->work->spans, spans, first, n, w, work);
+}
+
 static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work)
 {
-    const struct config *c = ctx->config;
-    const struct places place = places(c);
-    const size_t t = ctx->tokens, width = c->mla.kv_rank + c->mla.rope;
+    const struct config_mla *m = &ctx->config->mla;
+    const struct mla_index_in in = index_in(ctx, h, w, work);
+    const size_t t = ctx->tokens, width = m->kv_rank + m->rope, top = m->index_top;
+    const size_t all = !kv->mla.index ? t : at < top ? min_size(t, top - at) : 0;
     project_rows(ctx, h, w, work);
     memcpy(kv->mla.latent + at * width, work->mla.kva, t * width * sizeof *work->mla.kva);
-    if (mla_is_expanded(mla_dims(c), t, at + t))
-        mla_expanded(ctx->num, work->mla.o, work->mla.q, kv->mla.latent, &w->lin[place.lin[KVB]],
-                     &work->mla.room, mla_dims(c), (float)config_attn_scale(c), t, at + t);
-    else
-        attend_absorbed(ctx, kv, at + t, w, work);
-    linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);
+    if (kv->mla.index) {
+        mla_index_keys(ctx, &in);
+        memcpy(kv->mla.index + at * m->index_head, in.work->k, t * m->index_head * sizeof *in.work->k);
+    }
+    if (all < t)
+        attend_chosen(ctx, kv, at, all, &in, w, work);
+    if (all)
+        attend_all(ctx, kv, all, at + all, w, work);
+    linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[places(ctx->config).lin[O]], t);
 }
 
 /* Absorbed however many rows there are: what is expanded has other bits. */
 static void forward_paged(const struct block_ctx *ctx, float *y, const union part_pool *pool, const float *h,
                           const struct unit_weights *w, union part_work *work)
 {
-    const struct config *c = ctx->config;
-    const struct places place = places(c);
-    const struct linear *kv_b = &w->lin[place.lin[KVB]];
-    const struct paged_pool *latent = &pool->mla.latent;
-    const size_t t = ctx->tokens;
-    const struct linear_use out = {y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t, ctx->set};
+    const struct paged_pool *keys = &pool->mla.index;
+    const struct mla_index_in in = index_in(ctx, h, w, work);
+    const struct linear_use out = {
+        y, work->mla.xa, work->mla.o, &w->lin[places(ctx->config).lin[O]], ctx->tokens, ctx->set};
+    const struct paged_span *spans = ctx->spans;
+    size_t nspans = ctx->nspans;
     project_rows(ctx, h, w, work);
-    paged_store(ctx->num, latent, work->mla.kva, ctx->spans, ctx->nspans);
-    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, ctx->set, mla_dims(c), t);
-    attn_paged(ctx->num, work->mla.latent_o, work->mla.latent_q, latent, latent, ctx->spans, ctx->nspans,
-               absorbed_dims(c));
-    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, ctx->set, mla_dims(c), t);
+    paged_store(ctx->num, &pool->mla.latent, work->mla.kva, spans, nspans);
+    if (keys->width) {
+        mla_index_keys(ctx, &in);
+        paged_store(ctx->num, keys, in.work->k, spans, nspans);
+        nspans = mla_index_spans(ctx, keys, spans, nspans, &in);
+        spans = in.work->spans;
+    }
+    attend_absorbed(ctx, &pool->mla.latent, spans, nspans, 0, ctx->tokens, w, work);
     linear_forward_each(ctx->num, &out, 1);
 }
 

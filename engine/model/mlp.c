@@ -21,9 +21,9 @@ void mlp_tensors(struct tensor_list *list, const char *stem, const char *const *
         snprintf(name, sizeof name, "%s.%s.%s", stem, names[i % MLP_LINEARS],
                  i < MLP_LINEARS ? "weight" : "bias");
         if (i < MLP_LINEARS)
-            tensor_linear(list, name, down ? dim : ffn, down ? ffn : dim);
+            tensor_shared(list, name, down ? dim : ffn, down ? ffn : dim, SLICE_ANY);
         else
-            tensor_vector(list, name, down ? dim : ffn);
+            tensor_shared(list, name, down ? dim : ffn, 0, SLICE_ANY);
     }
 }
 
@@ -37,10 +37,12 @@ void mlp_saved_carve(struct mlp_saved *ret, struct slab *slab, const struct part
 }
 
 void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_layout *l, size_t first,
-                   bool fused, size_t tokens, size_t ffn)
+                   bool fused, size_t tokens, size_t ffn, size_t whole_ffn)
 {
     ret->gate = slab_floats(slab, tokens, ffn);
     ret->up = slab_floats(slab, tokens, ffn);
+    for (size_t i = 0; i < 2; i++)
+        ret->all[i] = slab_floats(slab, whole_ffn ? tokens : 0, whole_ffn);
     ret->both = slab_floats(slab, fused ? tokens : 0, 2 * ffn);
     for (size_t i = 0; i < linears(fused); i++)
         ret->dyb[i] = slab_floats(slab, tokens, part_rank(l, first + i));
@@ -62,12 +64,12 @@ static size_t ffn_of(const struct linear *lin, struct mlp_kind kind)
     return kind.fused ? lin[MLP_BOTH].w.rows / 2 : lin[MLP_GATE].w.rows;
 }
 
-void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
-                 const struct linear *lin, struct mlp_kind kind, const uint32_t *set, size_t tokens,
-                 float *wide)
+void mlp_forward(const struct block_ctx *ctx, float *y, const struct mlp_saved *saved, const float *h,
+                 const struct linear *lin, struct mlp_kind kind, float *wide)
 {
-    const size_t last = kind.fused ? MLP_FUSED_DOWN : MLP_DOWN;
-    const struct linear_use down = {y, saved->xa[last], wide, &lin[last], tokens, set};
+    struct num *num = ctx->num;
+    const size_t last = kind.fused ? MLP_FUSED_DOWN : MLP_DOWN, tokens = ctx->tokens;
+    const uint32_t *set = ctx->set;
     if (kind.fused) {
         fused_forward(num, saved, h, lin, set, tokens, wide);
     } else {
@@ -76,44 +78,50 @@ void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const
         linear_forward_each(num, both, 2);
     }
     glu_forward(num, wide, saved->gate, saved->up, kind.glu, tokens * ffn_of(lin, kind));
-    linear_forward_each(num, &down, 1);
+    const float *in = part_gather_wide(ctx, wide, tokens, lin[last].w.cols, SLICE_ANY);
+    linear_forward_each(num, &(struct linear_use){y, saved->xa[last], in, &lin[last], tokens, set}, 1);
 }
 
-void mlp_backward_x(struct num *num, float *dh, const struct mlp_dys *dys, const float *dy,
-                    const struct mlp_saved *saved, const struct linear *lin, struct mlp_kind kind,
-                    size_t tokens, float *wide, bool accumulate)
+void mlp_backward_x(const struct block_ctx *ctx, float *dh, const struct mlp_dys *dys, const float *dy,
+                    const struct mlp_saved *saved, const struct unit_weights *w, size_t first,
+                    struct mlp_kind kind, size_t tokens, float *wide)
 {
-    const size_t last = kind.fused ? MLP_FUSED_DOWN : MLP_DOWN, ffn = ffn_of(lin, kind);
-    linear_backward_x(num, wide, dys->dyb[last], dy, &lin[last], tokens, false);
-    glu_backward_x(num, dys->gate, dys->up, wide, saved->gate, saved->up, kind.glu, tokens * ffn);
+    const struct linear *lin = w->lin + first;
+    const size_t last = kind.fused ? MLP_FUSED_DOWN : MLP_DOWN, ffn = ffn_of(lin, kind),
+                 dim = lin[MLP_GATE].w.cols;
+    const struct slice_rows own = part_own(ctx, lin[last].w.cols, SLICE_ANY),
+                            inputs = part_own(ctx, dim, SLICE_ANY);
+    part_shared_back(ctx, wide, dys->dyb[last], dy, w, first + last, own, tokens, false);
+    glu_backward_x(ctx->num, dys->gate, dys->up, wide, saved->gate, saved->up, kind.glu, tokens * ffn);
     if (kind.fused) {
         part_columns_put(dys->both, 2 * ffn, 0, dys->gate, ffn, tokens);
         part_columns_put(dys->both, 2 * ffn, ffn, dys->up, ffn, tokens);
-        part_linear_back(num, dh, dys->dyb[MLP_BOTH], dys->both, &lin[MLP_BOTH], tokens, accumulate);
+        part_linear_back(ctx->num, dh, dys->dyb[MLP_BOTH], dys->both, &lin[MLP_BOTH], tokens, false);
         return;
     }
-    part_linear_back(num, dh, dys->dyb[MLP_GATE], dys->gate, &lin[MLP_GATE], tokens, accumulate);
-    part_linear_back(num, dh, dys->dyb[MLP_UP], dys->up, &lin[MLP_UP], tokens, true);
+    const float *gate = part_gather_back(ctx, dys->all[0], dys->gate, w, first + MLP_GATE, SLICE_ANY),
+                *up = part_gather_back(ctx, dys->all[1], dys->up, w, first + MLP_UP, SLICE_ANY);
+    float *to = part_own_dh(ctx, dh);
+    part_shared_back(ctx, to, dys->dyb[MLP_GATE], gate, w, first + MLP_GATE, inputs, tokens, false);
+    part_shared_back(ctx, to, dys->dyb[MLP_UP], up, w, first + MLP_UP, inputs, tokens, true);
+    part_gather_dh(ctx, dh, tokens, dim);
 }
 
-void mlp_backward_w(struct num *num, const struct unit_grads *g, size_t first, const struct mlp_dys *dys,
-                    const float *dy, const struct mlp_saved *saved, const float *h,
+void mlp_backward_w(const struct block_ctx *ctx, const struct unit_grads *g, size_t first,
+                    const struct mlp_dys *dys, const float *dy, const struct mlp_saved *saved, const float *h,
                     const struct unit_weights *w, struct mlp_kind kind, size_t tokens, float *wide)
 {
     const size_t last = kind.fused ? MLP_FUSED_DOWN : MLP_DOWN;
-    if (kind.fused) {
-        part_linear_grads(num, g, first + MLP_BOTH, dys->both, dys->dyb[MLP_BOTH], saved->xa[MLP_BOTH], h, w,
-                          tokens);
-    } else {
-        part_linear_grads(num, g, first + MLP_GATE, dys->gate, dys->dyb[MLP_GATE], saved->xa[MLP_GATE], h, w,
-                          tokens);
-        part_linear_grads(num, g, first + MLP_UP, dys->up, dys->dyb[MLP_UP], saved->xa[MLP_UP], h, w, tokens);
-    }
+    const float *const apart[] = {ctx->gather ? dys->all[0] : dys->gate, ctx->gather ? dys->all[1] : dys->up};
+    for (size_t i = 0; i < last; i++)
+        part_linear_grads(ctx, g, first + i, kind.fused ? dys->both : apart[i], dys->dyb[i], saved->xa[i], h,
+                          w, tokens);
     if (!part_wants(g, first + last, 1))
         return;
     /* the activation was not kept: one pass over memory gives it again */
-    glu_forward(num, wide, saved->gate, saved->up, kind.glu, tokens * ffn_of(&w->lin[first], kind));
-    part_linear_grads(num, g, first + last, dy, dys->dyb[last], saved->xa[last], wide, w, tokens);
+    glu_forward(ctx->num, wide, saved->gate, saved->up, kind.glu, tokens * ffn_of(&w->lin[first], kind));
+    const float *in = part_gather_wide(ctx, wide, tokens, w->lin[first + last].w.cols, SLICE_ANY);
+    part_linear_grads(ctx, g, first + last, dy, dys->dyb[last], saved->xa[last], in, w, tokens);
 }
 
 /* --- the part --------------------------------------------------------------------------------- */
@@ -143,7 +151,8 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
 
 static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_layout *l)
 {
-    mlp_dys_carve(&ret->mlp, slab, l, 0, l->config->fused, l->tokens, l->config->ffn);
+    mlp_dys_carve(&ret->mlp, slab, l, 0, l->config->fused, l->tokens, l->config->ffn,
+                  l->whole ? l->whole->ffn : 0);
 }
 
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
@@ -154,22 +163,23 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
 static void forward(const struct block_ctx *ctx, float *y, union part_saved *saved, const float *h,
                     const struct unit_weights *w, union part_work *work)
 {
-    mlp_forward(ctx->num, y, &saved->mlp, h, w->lin, kind_of(ctx), ctx->set, ctx->tokens, work->mlp.wide);
+    float *out = ctx->gather ? ctx->gather->own : y;
+    mlp_forward(ctx, out, &saved->mlp, h, w->lin, kind_of(ctx), work->mlp.wide);
+    if (ctx->gather)
+        part_gather_columns(ctx, y, out, ctx->tokens, ctx->config->dim, SLICE_ANY);
 }
 
 static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *dys, const float *dy,
                        const union part_saved *saved, const struct unit_weights *w, union part_work *work)
 {
-    mlp_backward_x(ctx->num, dh, &dys->mlp, dy, &saved->mlp, w->lin, kind_of(ctx), ctx->tokens,
-                   work->mlp.wide, false);
+    mlp_backward_x(ctx, dh, &dys->mlp, dy, &saved->mlp, w, 0, kind_of(ctx), ctx->tokens, work->mlp.wide);
 }
 
 static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, const union part_dys *dys,
                        const float *dy, const union part_saved *saved, const float *h,
                        const struct unit_weights *w, union part_work *work)
 {
-    mlp_backward_w(ctx->num, g, 0, &dys->mlp, dy, &saved->mlp, h, w, kind_of(ctx), ctx->tokens,
-                   work->mlp.wide);
+    mlp_backward_w(ctx, g, 0, &dys->mlp, dy, &saved->mlp, h, w, kind_of(ctx), ctx->tokens, work->mlp.wide);
 }
 
 const struct part part_mlp = {

@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The part's tensors: the router, its bias where there is one, three linears of each routed expert,
- * then those of the shared experts. */
+/* The part's tensors: the router, what is added for its choice and its own bias where there are
+ * such, three linears of each routed expert, with biases or without, then those of the shared
+ * experts. */
 enum { ROUTER };
 
 enum {
@@ -18,14 +19,14 @@ enum {
     FEW_ROWS = 128, /* there is room for so many rows of them however few tokens there are */
 };
 
-static size_t router_bias(const struct config *c)
+static size_t choice_bias(const struct config *c)
 {
     return c->moe.bias ? ROUTER + 1 : 0;
 }
 
 static size_t expert_at(const struct config *c, size_t expert)
 {
-    return ROUTER + 1 + c->moe.bias + expert * MLP_LINEARS;
+    return ROUTER + 1 + c->moe.bias + c->mlp_bias + expert * MLP_LINEARS * (c->mlp_bias ? 2 : 1);
 }
 
 static size_t shared_at(const struct config *c)
@@ -33,9 +34,17 @@ static size_t shared_at(const struct config *c)
     return expert_at(c, c->moe.experts);
 }
 
+static size_t shared_gate_at(const struct config *c)
+{
+    return shared_at(c) + MLP_LINEARS;
+}
+
 const struct moe_names moe_usual_names = {
-    "mlp.gate.weight",    "mlp.gate.e_score_correction_bias",    "mlp.experts",
-    "mlp.shared_experts", {"gate_proj", "up_proj", "down_proj"},
+    .router = "mlp.gate.weight",
+    .bias = "mlp.gate.e_score_correction_bias",
+    .experts = "mlp.experts",
+    .shared = "mlp.shared_experts",
+    .linears = {"gate_proj", "up_proj", "down_proj"},
 };
 
 static struct mlp_kind kind_of(const struct config *c)
@@ -50,12 +59,13 @@ static struct moe_route route_of(const struct config *c)
                               m->sigmoid, m->norm,   (float)m->scale};
 }
 
-/* Passes an expert's tensors on, marked as cold. */
+/* Passes an expert's tensors on, marked as such. */
 static int visit_cold(void *arg, const struct tensor_def *def)
 {
     struct tensor_list *list = arg;
     struct tensor_def cold = *def;
     cold.cold = true;
+    cold.weave = list->names->weave;
     return list->visit(list->arg, &cold);
 }
 
@@ -68,15 +78,19 @@ static void moe_tensors(struct tensor_list *list, const struct config *c)
     tensor_add(list, names->router, (struct tensor_def){.rows = c->moe.experts, .cols = c->dim});
     if (c->moe.bias)
         tensor_add(list, names->bias, (struct tensor_def){.rows = c->moe.experts, .fixed = true});
+    if (c->mlp_bias)
+        tensor_vector(list, names->router_bias, c->moe.experts);
     for (size_t e = 0; e < c->moe.experts; e++) {
         char stem[40];
         snprintf(stem, sizeof stem, "%s.%zu", names->experts, e);
         if (!list->answer)
-            mlp_tensors(&experts, stem, names->linears, c->moe.ffn, c->dim, false);
+            mlp_tensors(&experts, stem, names->linears, c->moe.ffn, c->dim, c->mlp_bias);
         list->answer = list->answer ? list->answer : experts.answer;
     }
     if (c->moe.shared_ffn)
         mlp_tensors(list, names->shared, names->linears, c->moe.shared_ffn, c->dim, false);
+    if (c->moe.shared_gate)
+        tensor_add(list, names->shared_gate, (struct tensor_def){.rows = 1, .cols = c->dim});
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -99,6 +113,8 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
         ret->moe.xa[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
     if (m->shared_ffn)
         mlp_saved_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn);
+    ret->moe.shared_y = slab_floats(slab, m->shared_gate ? t : 0, c->dim);
+    ret->moe.shared_score = slab_floats(slab, m->shared_gate ? t : 0, 1);
 }
 
 static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_layout *l)
@@ -112,14 +128,22 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
     for (size_t i = 0; i < MLP_LINEARS; i++)
         ret->moe.dyb[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
     if (m->shared_ffn)
-        mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn);
+        mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn,
+                      l->whole ? l->whole->moe.shared_ffn : 0);
+    ret->moe.shared_y = slab_floats(slab, m->shared_gate ? t : 0, c->dim);
+    ret->moe.shared_score = slab_floats(slab, m->shared_gate ? t : 0, 1);
+}
+
+size_t part_moe_rows(const struct config *c, size_t tokens)
+{
+    const size_t all = tokens * c->moe.chosen, few = all < FEW_ROWS ? all : FEW_ROWS;
+    return few > tokens ? few : tokens;
 }
 
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
 {
     const struct config_moe *m = &l->config->moe;
-    const size_t t = l->tokens, all = t * m->chosen, few = all < FEW_ROWS ? all : FEW_ROWS;
-    const size_t rows = few > t ? few : t;
+    const size_t t = l->tokens, rows = part_moe_rows(l->config, t);
     struct slab shared = *slab; /* computed before the others */
     slab_floats(&shared, t, m->shared_ffn);
     ret->moe.rows = rows;
@@ -181,13 +205,21 @@ static const uint32_t *sets_of(const struct block_ctx *ctx, uint32_t *to, struct
     return ctx->set ? to : NULL;
 }
 
+/* Columns of y that are computed here: of a slice its own. */
+static size_t own_width(const struct block_ctx *ctx, const struct unit_weights *w)
+{
+    return w->lin[expert_at(ctx->config, 0) + MLP_DOWN].w.rows;
+}
+
 /* n experts whose rows follow one another: their gates and ups at once, then their downs, for with
  * few rows waking the threads for each product takes longer than some products. */
 static void experts_forward(const struct block_ctx *ctx, float *y, const struct expert *x, size_t n,
                             const union part_saved *s, const float *h, const struct unit_weights *w,
                             union part_work *work)
 {
-    const size_t dim = ctx->config->dim, ffn = ctx->config->moe.ffn;
+    const size_t dim = ctx->config->dim, ffn = ctx->config->moe.ffn, own = own_width(ctx, w);
+    const size_t across = w->lin[x[0].first + MLP_DOWN].w.cols;
+    const float *act = ctx->gather ? ctx->gather->wide : work->moe.wide;
     struct moe_rows all = x[0].rows;
     struct linear_use wide[2 * TOGETHER], down[TOGETHER];
     size_t at = 0;
@@ -200,15 +232,47 @@ static void experts_forward(const struct block_ctx *ctx, float *y, const struct 
         wide[2 * i] = (struct linear_use){to->gate, to->xa[MLP_GATE], in, &lin[MLP_GATE], rows, set};
         wide[2 * i + 1] = (struct linear_use){to->up, to->xa[MLP_UP], in, &lin[MLP_UP], rows, set};
         down[i] = (struct linear_use){
-            work->moe.y + at * dim, to->xa[MLP_DOWN], work->moe.wide + at * ffn, &lin[MLP_DOWN], rows, set};
+            work->moe.y + at * own, to->xa[MLP_DOWN], act + at * across, &lin[MLP_DOWN], rows, set};
     }
     all.n = at;
     moe_gather(ctx->num, work->moe.x, h, NULL, all, dim);
     linear_forward_each(ctx->num, wide, 2 * n);
     glu_forward(ctx->num, work->moe.wide, x[0].saved.gate, x[0].saved.up, ctx->config->glu, at * ffn);
+    if (ctx->gather)
+        part_gather_columns(ctx, ctx->gather->wide, work->moe.wide, at, across, SLICE_ANY);
     linear_forward_each(ctx->num, down, n);
     for (size_t i = 0; i < n; i++)
-        moe_scatter_add(ctx->num, y, down[i].y, s->moe.weight, x[i].rows, dim);
+        moe_scatter_add(ctx->num, y, down[i].y, s->moe.weight, x[i].rows, own);
+}
+
+/* What the shared experts give, to y. */
+static void shared_forward(const struct block_ctx *ctx, float *y, union part_saved *s, const float *h,
+                           const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const size_t t = ctx->tokens;
+    float *out = c->moe.shared_gate ? s->moe.shared_y : y;
+    mlp_forward(ctx, out, &s->moe.shared, h, &w->lin[shared_at(c)], kind_of(c), work->moe.wide);
+    if (!c->moe.shared_gate)
+        return;
+    gemm_xwt(ctx->num, s->moe.shared_score, h, w->lin[shared_gate_at(c)].w, t, false);
+    moe_gate_forward(ctx->num, y, s->moe.shared_score, out, t, own_width(ctx, w));
+}
+
+/* Their part of dh. */
+static void shared_back(const struct block_ctx *ctx, float *dh, union part_dys *d, const float *dy,
+                        const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const size_t t = ctx->tokens;
+    const bool gated = c->moe.shared_gate;
+    if (gated)
+        moe_gate_backward_x(ctx->num, d->moe.shared_y, d->moe.shared_score, dy, s->moe.shared_score,
+                            s->moe.shared_y, t, c->dim);
+    mlp_backward_x(ctx, dh, &d->moe.shared, gated ? d->moe.shared_y : dy, &s->moe.shared, w, shared_at(c),
+                   kind_of(c), t, work->moe.wide);
+    if (gated)
+        gemm_xw(ctx->num, dh, d->moe.shared_score, w->lin[shared_gate_at(c)].w, t, true);
 }
 
 static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, const float *h,
@@ -217,15 +281,17 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
     const struct config *c = ctx->config;
     const struct moe_route route = route_of(c);
     const size_t t = ctx->tokens;
-    gemm_xwt(ctx->num, s->moe.score, h, w->lin[ROUTER].w, t, false);
+    float *to = ctx->gather ? ctx->gather->own : y;
+    linear_forward(ctx->num, s->moe.score, NULL, h, &w->lin[ROUTER], t);
+    if (ctx->gather)
+        part_gather_first(ctx, s->moe.score, t, route.experts);
     moe_route_forward(ctx->num, s->moe.chosen, s->moe.weight, s->moe.score,
-                      c->moe.bias ? w->vec[router_bias(c)] : NULL, route, t);
+                      c->moe.bias ? w->vec[choice_bias(c)] : NULL, route, t);
     moe_group(&s->moe.groups, s->moe.chosen, route, t);
     if (c->moe.shared_ffn)
-        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], kind_of(c), ctx->set, t,
-                    work->moe.wide);
+        shared_forward(ctx, to, s, h, w, work);
     else
-        memset(y, 0, t * c->dim * sizeof *y);
+        memset(to, 0, t * own_width(ctx, w) * sizeof *to);
     for (size_t e = 0; e < route.experts;) {
         struct expert x[TOGETHER];
         size_t n = 0;
@@ -236,13 +302,15 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
                 rows += rows_of(s, e);
             }
         if (n)
-            experts_forward(ctx, y, x, n, s, h, w, work);
+            experts_forward(ctx, to, x, n, s, h, w, work);
     }
+    if (ctx->gather)
+        part_gather_columns(ctx, y, to, t, c->dim, SLICE_ANY);
 }
 
-/* In the forward pass: y += weight·down(act). The weight's gradient is dy·down(act) =
- * (dy·down)·act, so the outputs of the experts need not be kept; what goes further down is then
- * multiplied by the weight. */
+/* In the forward pass: y += weight·(down(act) + bias). The weight's gradient is dy·down(act) +
+ * dy·bias = (dy·down)·act + dy·bias, so the outputs of the experts need not be kept; what goes
+ * further down is then multiplied by the weight. */
 static void expert_back(const struct block_ctx *ctx, float *dh, const struct expert *x, const float *dy,
                         const union part_saved *s, const struct unit_weights *w, union part_work *work)
 {
@@ -253,6 +321,8 @@ static void expert_back(const struct block_ctx *ctx, float *dh, const struct exp
     linear_backward_x(num, work->moe.wide, x->dys.dyb[MLP_DOWN], work->moe.y, &lin[MLP_DOWN], n, false);
     glu_forward(num, work->moe.act, x->saved.gate, x->saved.up, ctx->config->glu, n * ffn);
     moe_weight_back(num, work->moe.dweight, work->moe.wide, work->moe.act, x->rows, ffn);
+    if (lin[MLP_DOWN].bias)
+        moe_bias_back(num, work->moe.dweight, work->moe.y, lin[MLP_DOWN].bias, x->rows, dim);
     moe_scale(num, work->moe.wide, s->moe.weight, x->rows, ffn);
     moe_scale(num, x->dys.dyb[MLP_DOWN], s->moe.weight, x->rows, lora_rank(&lin[MLP_DOWN]));
     glu_backward_x(num, x->dys.gate, x->dys.up, work->moe.wide, x->saved.gate, x->saved.up, ctx->config->glu,
@@ -270,8 +340,7 @@ static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d
     const struct moe_route route = route_of(c);
     const size_t t = ctx->tokens;
     if (c->moe.shared_ffn)
-        mlp_backward_x(ctx->num, dh, &d->moe.shared, dy, &s->moe.shared, &w->lin[shared_at(c)], kind_of(c), t,
-                       work->moe.wide, false);
+        shared_back(ctx, dh, d, dy, s, w, work);
     else
         memset(dh, 0, t * c->dim * sizeof *dh);
     for (size_t e = 0; e < route.experts; e++) {
@@ -289,19 +358,22 @@ static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, 
 {
     const struct config *c = ctx->config;
     if (g->full[ROUTER])
-        linear_backward_w(ctx->num, g->full[ROUTER], NULL, d->moe.logits, h, ctx->tokens, c->dim,
+        linear_backward_w(ctx->num, g->full[ROUTER], g->bias[ROUTER], d->moe.logits, h, ctx->tokens, c->dim,
                           c->moe.experts);
     if (c->moe.shared_ffn)
-        mlp_backward_w(ctx->num, g, shared_at(c), &d->moe.shared, dy, &s->moe.shared, h, w, kind_of(c),
-                       ctx->tokens, work->moe.wide);
+        mlp_backward_w(ctx, g, shared_at(c), &d->moe.shared, c->moe.shared_gate ? d->moe.shared_y : dy,
+                       &s->moe.shared, h, w, kind_of(c), ctx->tokens, work->moe.wide);
+    if (c->moe.shared_gate && g->full[shared_gate_at(c)])
+        linear_backward_w(ctx->num, g->full[shared_gate_at(c)], NULL, d->moe.shared_score, h, ctx->tokens,
+                          c->dim, 1);
     for (size_t e = 0; e < c->moe.experts; e++) {
         const struct expert x = expert_of(c, s, d, w, e);
         if (!x.rows.n || !part_wants(g, x.first, MLP_LINEARS))
             continue;
         moe_gather(ctx->num, work->moe.x, h, NULL, x.rows, c->dim);
         moe_gather(ctx->num, work->moe.y, dy, s->moe.weight, x.rows, c->dim);
-        mlp_backward_w(ctx->num, g, x.first, &x.dys, work->moe.y, &x.saved, work->moe.x, w, kind_of(c),
-                       x.rows.n, work->moe.wide);
+        mlp_backward_w(ctx, g, x.first, &x.dys, work->moe.y, &x.saved, work->moe.x, w, kind_of(c), x.rows.n,
+                       work->moe.wide);
     }
 }
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "num/vec.h"
+
 struct cutting {
     struct param_pieces *out;
     size_t cap, unit, at, most;
@@ -92,6 +94,18 @@ size_t param_pieces_largest(const struct param_pieces *pieces)
     for (size_t i = 0; i < pieces->n; i++)
         most = pieces->piece[i].n > most ? pieces->piece[i].n : most;
     return most;
+}
+
+static size_t slice_first(size_t n, size_t slice, size_t slices)
+{
+    const size_t at = vec_sum_chunks(n) * slice / slices * VEC_SUM_CHUNK;
+    return at < n ? at : n;
+}
+
+struct param_slice param_slice(size_t n, size_t slice, size_t slices)
+{
+    const size_t at = slice_first(n, slice, slices);
+    return (struct param_slice){at, slice_first(n, slice + 1, slices) - at};
 }
 
 struct param_piece_part param_piece_overlap(const struct param_piece *piece, size_t pos, size_t n)

@@ -34,6 +34,21 @@ void param_pieces_done(struct param_pieces *pieces);
 /* Most values one piece has. */
 size_t param_pieces_largest(const struct param_pieces *pieces);
 
+/* Several replicas may share out what updates values: of a parameter with n values each takes a
+ * slice, of chunks of the norm's sum (num/vec.h), as equal as can be. Empty where there are fewer
+ * chunks than slices. */
+struct param_slice {
+    size_t at, n;
+};
+struct param_slice param_slice(size_t n, size_t slice, size_t slices);
+/* What goes from replica to replica: gradients, among them that of a tied embedding which the head
+ * makes, or values; without what is never updated. */
+enum unit_shared { UNIT_GRADS, UNIT_VALUES };
+/* Of one of them values [at, at + n) of those in a slice. */
+struct param_share {
+    size_t slice, at, n;
+};
+
 /* What a piece has of a run of `n` values that begins at `pos` of its unit. */
 struct param_piece_part {
     size_t first, n; /* of the run; n = 0: nothing */

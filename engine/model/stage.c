@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a stage: which shards to map, every tensor bound and checked, all memory carved from four
- * slabs whose layout is written once and serves measuring and carving alike. */
+ * Opening a stage: which shards to map, every tensor bound and checked, and four slabs of memory,
+ * whose layout is in stage_carve.c. */
 #include "model/stage_impl.h"
 
 #include <errno.h>
@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool trains_all(const struct stage_spec *spec)
-{
-    return spec->tune.kind == TUNE_FULL && spec->training;
-}
+#include "num/sizes.h"
 
 static size_t stage_layers(const struct stage_spec *spec)
 {
@@ -36,248 +33,36 @@ void stage_select_adapter(struct stage *s, size_t adapter)
             unit_choose(&s->units[i], adapter);
 }
 
-/* --- layouts ---------------------------------------------------------------------------------- */
+void stage_select_no_adapter(struct stage *s)
+{
+    s->tune = NULL;
+    for (size_t i = 0; i < s->nunits; i++)
+        if (s->units[i].most)
+            unit_choose_none(&s->units[i]);
+}
 
 static void carve_params(struct stage *s, struct slab *slab)
 {
-    const struct config *c = &s->spec.config;
-    for (size_t i = 0; i < s->nunits; i++)
-        unit_carve(&s->units[i], slab, s->spec.training);
+    stage_carve_params(s, slab);
     s->tune = NULL; /* carving chose for each unit */
     stage_select_adapter(s, 0);
-    bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
-    s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
-    s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
-}
-
-size_t stage_cached(const struct stage_spec *spec)
-{
-    return spec->kv && !spec->kv_blocks ? spec->positions : spec->sample;
-}
-
-static struct block_layout layout_of(const struct stage *s, size_t layer)
-{
-    return (struct block_layout){&s->spec.config,   &s->layer0[layer].block,
-                                 s->spec.tokens,    s->spec.kv ? stage_cached(&s->spec) : 0,
-                                 s->spec.kv_blocks, s->spec.kv_type};
-}
-
-static struct block_layout cached_layout_of(const struct stage *s, size_t layer)
-{
-    struct block_layout layout = layout_of(s, layer);
-    layout.positions = stage_cached(&s->spec);
-    layout.blocks = 0;
-    if (layout.tokens > layout.positions)
-        layout.tokens = layout.positions;
-    return layout;
-}
-
-static size_t slot_tokens(const struct stage_spec *spec)
-{
-    return spec->kv ? 0 : spec->tokens; /* generation keeps nothing but positions */
-}
-
-/* What layers keep of a forward: in `keep` until backward_w, in `bwd_x_only` until backward_x. `to`
- * receives the pointers. */
-static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep, struct slab *bwd_x_only)
-{
-    const struct stage_spec *spec = &s->spec;
-    for (size_t l = 0; l < s->layers; l++) {
-        struct block_layout layout = layout_of(s, l);
-        struct block_saved saved = {0};
-        float *out = slab_floats(keep, slot_tokens(spec), spec->config.dim);
-        if (!spec->kv && !spec->by_layer)
-            block_saved_carve(&saved, keep, bwd_x_only, &layout);
-        if (!to)
-            continue;
-        to->x[l + 1] = out;
-        to->saved[l] = saved;
-    }
-}
-
-/* What backward_x leaves for backward_w. */
-static void carve_bwd_w_only(const struct stage *s, struct kept *to, struct slab *slab)
-{
-    const struct stage_spec *spec = &s->spec;
-    for (size_t l = 0; spec->split_backward && l < s->layers; l++) {
-        struct block_layout layout = layout_of(s, l);
-        struct block_dys dys = {0};
-        block_dys_carve(&dys, slab, &layout);
-        float *dy = slab_floats(slab, slot_tokens(spec), spec->config.dim);
-        if (!to)
-            continue;
-        to->dys[l] = dys;
-        to->dy[l] = dy;
-    }
-}
-
-void stage_use_activations(struct stage *s, size_t at, size_t activations, size_t bwd_x_only)
-{
-    struct slot *slot = &s->slot[at];
-    struct slab keep = {.base = s->activations[activations]}, passing = {.base = s->bwd_x_only[bwd_x_only]};
-    carve_kept(s, &slot->in, &keep, &passing);
-    slot->in.x[0] = slot->input;
-}
-
-void stage_use_bwd_w_only(struct stage *s, size_t at, size_t bwd_w_only)
-{
-    struct slab slab = {.base = s->bwd_w_only[bwd_w_only]};
-    carve_bwd_w_only(s, &s->slot[at].in, &slab);
-}
-
-static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
-{
-    const struct stage_spec *spec = &s->spec;
-    size_t t = slot_tokens(spec), d = spec->config.dim;
-    struct slot made = {0};
-    made.start = slab_take(slab, spec->seqs + 1, 1, sizeof *made.start);
-    made.pos = slab_take(slab, spec->tokens, 1, sizeof *made.pos);
-    made.ids = s->embed ? slab_take(slab, t, 1, sizeof *made.ids) : NULL;
-    made.input = slab_floats(slab, t, d);
-    made.dtop = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
-    made.dbottom = s->embed && trains_all(spec) ? slab_floats(slab, t, d) : NULL;
-    made.in.x = slab_take(slab, s->layers + 1, 1, sizeof *made.in.x);
-    made.in.saved = slab_take(slab, s->layers, 1, sizeof *made.in.saved);
-    made.in.dys = slab_take(slab, s->layers, 1, sizeof *made.in.dys);
-    made.in.dy = slab_take(slab, s->layers, 1, sizeof *made.in.dy);
-    if (slab->base)
-        *slot = made;
-}
-
-static size_t stage_activations(const struct stage_spec *spec)
-{
-    return spec->activations ? spec->activations : spec->slots;
-}
-
-static size_t stage_bwd_x_only(const struct stage_spec *spec)
-{
-    return spec->bwd_x_only ? spec->bwd_x_only : spec->slots;
-}
-
-static size_t stage_bwd_w_only(const struct stage_spec *spec)
-{
-    return spec->bwd_w_only ? spec->bwd_w_only : spec->slots;
-}
-
-static void carve_many(char **to, size_t n, const struct slab *one, struct slab *slab)
-{
-    slab->overflow = slab->overflow || one->overflow;
-    for (size_t i = 0; i < n; i++) {
-        char *at = slab_take(slab, one->used, 1, 1);
-        if (slab->base)
-            to[i] = at;
-    }
-}
-
-static void carve_slots(struct stage *s, struct slab *slab)
-{
-    const struct stage_spec *spec = &s->spec;
-    struct slab keep = {0}, bwd_x_only = {0}, bwd_w_only = {0};
-    for (size_t i = 0; i < spec->slots; i++)
-        carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
-    carve_kept(s, NULL, &keep, &bwd_x_only);
-    carve_bwd_w_only(s, NULL, &bwd_w_only);
-    carve_many(s->activations, stage_activations(spec), &keep, slab);
-    carve_many(s->bwd_x_only, stage_bwd_x_only(spec), &bwd_x_only, slab);
-    carve_many(s->bwd_w_only, stage_bwd_w_only(spec), &bwd_w_only, slab);
-    if (!slab->base)
-        return;
-    for (size_t i = 0; i < spec->slots; i++) {
-        stage_use_activations(s, i, spec->activations ? 0 : i, spec->bwd_x_only ? 0 : i);
-        stage_use_bwd_w_only(s, i, spec->bwd_w_only ? 0 : i);
-    }
-}
-
-/* What one layer needs while it works; all layers get the same place, and so does generation
- * between steps. */
-static void carve_shared(struct stage *s, struct slab *slab)
-{
-    const bool caches = stage_cached(&s->spec) > 0;
-    const bool overlaps = slab->overlaps;
-    slab->overlaps = true;
-    const struct slab start = *slab;
-    for (size_t l = 0; l < s->layers; l++) {
-        struct block_layout layout = layout_of(s, l);
-        struct block_layout caching = cached_layout_of(s, l);
-        struct slab own = start, other = start;
-        struct block_work w = {0}, c = {0};
-        struct block_dys d = {0};
-        struct block_saved kept = {0};
-        block_work_carve(&w, &own, &layout);
-        if (s->spec.training)
-            block_dys_carve(&d, &own, &layout);
-        if (s->spec.by_layer)
-            block_saved_carve(&kept, &own, &own, &layout);
-        if (caches)
-            block_work_carve(&c, &other, &caching);
-        if (slab->base) {
-            s->block_work[l] = w;
-            s->shared_dys[l] = d;
-            s->cached_work[l] = c;
-            s->shared_saved[l] = kept;
-        }
-        slab_join(slab, &own);
-        slab_join(slab, &other);
-    }
-    slab->overlaps = overlaps;
-}
-
-static void carve_work(struct stage *s, struct slab *slab)
-{
-    const struct stage_spec *spec = &s->spec;
-    size_t t = spec->tokens, d = spec->config.dim;
-    carve_shared(s, slab);
-    for (int i = 0; i < 2; i++)
-        s->ping[i] = slab_floats(slab, t, d);
-    s->hn = s->head ? slab_floats(slab, t, d) : NULL;
-    s->dh = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
-    s->rstd = s->head ? slab_floats(slab, t, 1) : NULL;
-    const size_t logits = spec->kv_blocks ? spec->logit_rows : stage_cached(spec) ? 1 : 0;
-    s->logits = s->head && logits ? slab_floats(slab, logits, spec->config.vocab) : NULL;
-    const size_t rows = spec->kv_blocks ? t : 0;
-    s->spans = slab_take(slab, rows, 1, sizeof *s->spans);
-    s->set = slab_take(slab, rows, 1, sizeof *s->set);
-    s->pos = slab_take(slab, rows, 1, sizeof *s->pos);
-}
-
-static void carve_pool(struct stage *s, struct slab *slab)
-{
-    union part_pool *pool = slab_take(slab, s->layers, 1, sizeof *pool);
-    for (size_t l = 0; l < s->layers; l++) {
-        const struct block_layout layout = layout_of(s, l);
-        union part_pool at;
-        block_pool_carve(&at, slab, &layout);
-        if (slab->base)
-            pool[l] = at;
-    }
-    s->pool = pool;
-}
-
-static void carve_kv(struct stage *s, struct slab *slab)
-{
-    if (s->spec.kv_blocks)
-        carve_pool(s, slab);
-    if (!stage_cached(&s->spec))
-        return;
-    union part_kv *kv = slab_take(slab, s->layers, 1, sizeof *kv);
-    for (size_t l = 0; l < s->layers; l++) {
-        struct block_layout layout = cached_layout_of(s, l);
-        union part_kv at;
-        block_kv_carve(&at, slab, &layout);
-        if (slab->base)
-            kv[l] = at;
-    }
-    s->kv = kv;
 }
 
 /* --- units ------------------------------------------------------------------------------------ */
+
+/* What is used forward and back is there whole: back, a slice multiplies by columns. */
+static struct unit_which unit_which(const struct stage *s, size_t index)
+{
+    return (struct unit_which){index, s->spec.slice, slice_is_part(s->spec.slice) && s->spec.training};
+}
 
 static int add_unit(struct stage *s, struct unit **ret, size_t index, struct err *err)
 {
     struct unit *u = &s->units[s->nunits++];
     if (ret)
         *ret = u;
-    return unit_init(u, s->family, &s->spec.config, s->tunes, stage_sets(&s->spec), index, err);
+    return unit_init(u, s->family, &s->spec.config, s->tunes, stage_sets(&s->spec), unit_which(s, index),
+                     err);
 }
 
 static void free_units(struct stage *s)
@@ -293,7 +78,7 @@ static void free_units(struct stage *s)
 static int check_spec(const struct stage_spec *spec, struct err *err)
 {
     const struct config *c = &spec->config;
-    if (spec->tune.kind == TUNE_FULL && (c->quant_bits || spec->weight_bits))
+    if (spec->tune.kind == TUNE_FULL && (c->quant_bits || c->experts_fp4 || spec->weight_bits))
         return err_set(err, -ENOTSUP,
                        "quantized weights are not trained: train LoRA on them, or take the model in bfloat16 "
                        "with --weights stored");
@@ -302,10 +87,22 @@ static int check_spec(const struct stage_spec *spec, struct err *err)
     if (spec->kv_blocks > UINT32_MAX)
         return err_set(err, -EOVERFLOW, "%zu blocks of keys and values are more than can be numbered",
                        spec->kv_blocks);
+    if (spec->guesses > STAGE_GUESSES)
+        return err_set(err, -EINVAL, "%zu guesses behind a text are more than %d", spec->guesses,
+                       STAGE_GUESSES);
     if (c->quant_bits && spec->weight_bits)
         return err_set(err, -EINVAL, "this model is stored in %zu bits already: leave out --weights",
                        c->quant_bits);
-    return 0;
+    if (slice_is_part(spec->slice) && !spec->kv && !spec->training)
+        return err_set(err, -EINVAL, "a stage that is shared by several ranks generates or trains");
+    bool is_apart = spec->tune.dora || spec->tune.fixed;
+    for (size_t i = 0; i < spec->nmore; i++)
+        is_apart = is_apart || spec->more[i].dora || spec->more[i].fixed;
+    if (slice_is_part(spec->slice) && spec->training && is_apart)
+        return err_set(err, -ENOTSUP,
+                       "DoRA and --lora-init pissa are not trained where several ranks share a layer: leave "
+                       "out tp in --parallel");
+    return slice_check(c, spec->slice.count, spec->training, err);
 }
 
 static int make_units(struct stage *s, struct err *err)
@@ -329,7 +126,10 @@ static int make_units(struct stage *s, struct err *err)
     int r = check_spec(spec, err);
     if (r)
         return r;
+    s->own = slice_config(c, spec->slice);
+    s->gather.how = spec->gather;
     s->layers = stage_layers(spec);
+    s->has_state = stage_has_state(spec);
     size_t lowest = tune_lowest_layer(&spec->tune, c);
     s->lowest = lowest > spec->first_layer ? lowest - spec->first_layer : 0;
     s->units = calloc(s->layers + 2, sizeof *s->units);
@@ -339,6 +139,10 @@ static int make_units(struct stage *s, struct err *err)
     s->tunes[0] = spec->tune;
     for (size_t a = 0; a < spec->nmore; a++)
         s->tunes[a + 1] = spec->more[a];
+    for (size_t a = 0; a < stage_sets(spec) && !r; a++)
+        r = tune_check(&s->tunes[a], s->family, c, err);
+    if (r)
+        return r;
     r = spec->embed ? add_unit(s, &s->embed, 0, err) : 0;
     s->layer0 = &s->units[s->nunits];
     for (size_t l = spec->first_layer; l < spec->end_layer && !r; l++)
@@ -346,7 +150,7 @@ static int make_units(struct stage *s, struct err *err)
     if (!r && spec->head)
         r = add_unit(s, &s->head, c->layers + 1, err);
     if (!r && stage_head_borrows(s) && spec->tune.kind != TUNE_FULL)
-        r = unit_init(&s->lender, s->family, c, &spec->tune, 1, 0, err);
+        r = unit_init(&s->lender, s->family, c, &spec->tune, 1, unit_which(s, 0), err);
     return r;
 }
 
@@ -354,7 +158,10 @@ static size_t mapped_bytes(const struct stage *s, const struct quant_forms *form
 {
     const struct config *c = &s->spec.config;
     const size_t bits = s->spec.weight_bits;
-    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, forms, bits) : 0;
+    const struct slice part = s->spec.training ? (struct slice){0, 1} : s->spec.slice;
+    const struct slice_rows rows = slice_rows(part, c->vocab, SLICE_ANY);
+    size_t bytes =
+        s->lender.ntensors ? unit_mapped(&s->lender, c, forms, bits) / c->vocab * rows.n : 0; /* only rows */
     for (size_t i = 0; i < s->nunits; i++)
         bytes += unit_mapped(&s->units[i], c, forms, bits);
     return bytes;
@@ -404,17 +211,17 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
         r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
     if (!r) {
         carve_params(&s, &s.params);
-        carve_slots(&s, &s.slots);
-        carve_work(&s, &s.work);
-        carve_kv(&s, &s.kvs);
+        stage_carve_slots(&s, &s.slots);
+        stage_carve_work(&s, &s.work);
+        stage_carve_kv(&s, &s.kvs);
         if (s.params.overflow || s.slots.overflow || s.work.overflow || s.kvs.overflow)
             r = err_set(err, -EOVERFLOW,
                         "the memory of this stage does not fit this machine's address space");
     }
     if (!r) {
         *ret = (struct stage_bytes){
-            trains_all(spec) ? 0 : mapped_bytes(&s, forms),     s.params.used, s.slots.used,
-            s.work.used + shared_scratch(spec) * sizeof(float), s.kvs.used,    0};
+            stage_trains_all(spec) ? 0 : mapped_bytes(&s, forms), s.params.used, s.slots.used,
+            s.work.used + shared_scratch(spec) * sizeof(float),   s.kvs.used,    0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
     quant_forms_close(forms);
@@ -430,7 +237,8 @@ int stage_measure_units(size_t *ret, const struct stage_spec *spec, struct err *
     if (!r)
         r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
     for (size_t i = 0; i < s.nunits && !r; i++)
-        ret[i] = trains_all(spec) ? 0 : unit_mapped(&s.units[i], &spec->config, forms, spec->weight_bits);
+        ret[i] =
+            stage_trains_all(spec) ? 0 : unit_mapped(&s.units[i], &spec->config, forms, spec->weight_bits);
     quant_forms_close(forms);
     free_units(&s);
     return r;
@@ -442,7 +250,7 @@ int stage_measure_units(size_t *ret, const struct stage_spec *spec, struct err *
 static int borrow_scratch(struct stage *s, struct err *err)
 {
     s->work = (struct slab){.base = s->spec.scratch->base, .overlaps = s->spec.scratch->overlaps};
-    carve_work(s, &s->work);
+    stage_carve_work(s, &s->work);
     if (!s->work.overflow && s->work.used <= s->spec.scratch->used)
         return 0;
     return err_set(err, -ENOBUFS, "the scratch of a stage needs %zu bytes, but only %zu are set aside",
@@ -451,8 +259,8 @@ static int borrow_scratch(struct stage *s, struct err *err)
 
 static int carve_all(struct stage *s, struct err *err)
 {
-    static void (*const carve[])(struct stage *, struct slab *) = {carve_params, carve_slots, carve_work,
-                                                                   carve_kv};
+    static void (*const carve[])(struct stage *, struct slab *) = {carve_params, stage_carve_slots,
+                                                                   stage_carve_work, stage_carve_kv};
     static const char *const what[] = {"trained parameters", "activations of microbatches in flight",
                                        "scratch", "KV cache"};
     struct slab *const slabs[] = {&s->params, &s->slots, &s->work, &s->kvs};
@@ -529,7 +337,7 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
         r = carve_all(s, err);
     if (!r)
         r = stage_bind(s, err);
-    if (!r && trains_all(spec)) { /* every weight has been copied: its pages need not stay */
+    if (!r && stage_trains_all(spec)) { /* every weight has been copied: its pages need not stay */
         st_close(s->st);
         s->st = NULL;
     }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/text_part.h"
 #include "model/stored.h"
 
 #define EMBEDDING "model.embed_tokens.weight"
@@ -100,12 +101,16 @@ int stage_open_files(struct stage *s, struct err *err)
 /* --- what is extra ---------------------------------------------------------------------------- */
 
 /* Old checkpoints carry tables that are computed here, and some a copy of the tied head. Layers for
- * predicting more than one token stand behind the last. */
+ * predicting more than one token stand behind the last, and parts that see beside the text's. */
 static bool is_redundant(const struct stage *s, const char *name)
 {
     const struct config *c = &s->spec.config;
     const char *dot = strstr(name, ".rotary_emb.inv_freq");
     size_t layer;
+    if (c->is_text_part && text_part_is_other(name))
+        return true;
+    if (c->extra_apart && !strncmp(name, "mtp.", strlen("mtp.")))
+        return true;
     if (sscanf(name, "model.layers.%zu.", &layer) == 1 && layer >= c->layers &&
         layer < c->layers + c->extra_layers)
         return true;
@@ -138,12 +143,12 @@ static int is_known(const struct stage *s, struct knowing *k, const char *name)
 }
 
 /* A tensor that the recipe has no place for means another recipe: leaving it out would give another
- * model, silently. */
+ * model, silently. Beside a layer that predicts further tokens are those of the model. */
 static int check_names(const struct stage *s, struct err *err)
 {
     struct knowing k = {.index = 0};
     const char *const *names;
-    size_t n = s->st ? st_names(s->st, &names) : 0, unknown = 0;
+    size_t n = s->st && !s->spec.config.is_ahead ? st_names(s->st, &names) : 0, unknown = 0;
     char list[400] = "";
     int r = names_make(&k.ends, s, 0);
     r = r ? r : names_make(&k.ends, s, s->spec.config.layers + 1);
@@ -171,8 +176,7 @@ static int check_names(const struct stage *s, struct err *err)
 static int init_tied(void *arg, const struct param_def *def)
 {
     const struct stage *s = arg;
-    param_init(s->tied_weight, def, &s->spec.tune, &s->spec.config);
-    return 0;
+    return param_init(s->tied_weight, def, &s->spec.tune, &s->spec.config);
 }
 
 static struct mat tied_mat(const struct stage *s)
@@ -191,34 +195,52 @@ static int read_tied(struct stage *s, struct err *err)
         return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
     for (size_t row = 0; row < c->vocab; row++)
         st_row(t, row, c->dim, s->tied_weight + row * c->dim);
-    s->head_w = tied_mat(s);
     return 0;
+}
+
+/* Of a slice its own of the embedding, which it has whole. */
+static struct mat head_rows(struct stage *s, struct mat table)
+{
+    s->whole_head = table;
+    const struct slice_rows rows = slice_rows(s->spec.slice, table.rows, SLICE_ANY);
+    return slice_is_part(s->spec.slice) ? gemm_cut(table, rows.first, rows.n, &s->head_quant) : table;
 }
 
 /* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding
  * that lies elsewhere. */
-static int bind_head(struct stage *s, struct err *err)
+static int find_head(struct stage *s, struct err *err)
 {
     const struct config *c = &s->spec.config;
     if (!s->head)
         return 0;
     if (!c->tied) {
         s->head_w = s->head->block.weights.lin[1].w;
+        s->whole_head = s->head->all_rows[1];
         return 0;
     }
     if (s->embed) {
-        s->head_w = s->embed->block.weights.lin[0].w;
+        s->head_w = head_rows(s, s->embed->block.weights.lin[0].w);
         return 0;
     }
     if (!s->tied_weight) {
-        s->head_w = s->lender.block.weights.lin[0].w;
+        s->head_w = head_rows(s, s->lender.block.weights.lin[0].w);
         return 0;
     }
+    int r = 0;
     if (s->st)
-        return read_tied(s, err);
-    tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
-    s->head_w = tied_mat(s);
-    return 0;
+        r = read_tied(s, err);
+    else
+        tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
+    s->head_w = head_rows(s, tied_mat(s));
+    return r;
+}
+
+/* The same random numbers, whichever matrix it is. */
+static int bind_head(struct stage *s, struct err *err)
+{
+    const int r = find_head(s, err);
+    s->head_w.stream = rng_stream("head");
+    return r;
 }
 
 static int requant(struct stage *s, struct unit *u, struct err *err)
@@ -246,5 +268,12 @@ int stage_bind(struct stage *s, struct err *err)
         r = requant(s, &s->units[i], err);
     if (!r && extra)
         r = requant(s, extra, err);
+    for (size_t i = 0; i < s->nunits && !r && s->spec.training && !s->spec.stands_in; i++)
+        if (unit_begin_factors(&s->units[i], s->num, s->tunes))
+            r = err_set(err, -ENOMEM, "out of memory for the principal parts of weights");
+    for (size_t i = 0; i < s->nunits && !r; i++) {
+        unit_bind_products(&s->units[i], &s->spec.config);
+        unit_cut(&s->units[i]);
+    }
     return r ? r : bind_head(s, err);
 }

@@ -10,14 +10,27 @@
 
 #include "num/vec.h"
 
-static struct block_ctx context(const struct stage *s, const struct slot *slot)
+struct part_gather *stage_gather(struct stage *s)
+{
+    return slice_is_part(s->spec.slice) ? &s->gather : NULL;
+}
+
+int stage_gathered(const struct stage *s, struct err *err)
+{
+    if (s->gather.failed)
+        *err = s->gather.err;
+    return s->gather.failed;
+}
+
+static struct block_ctx context(struct stage *s, const struct slot *slot)
 {
     return (struct block_ctx){.num = s->num,
-                              .config = &s->spec.config,
+                              .config = &s->own,
                               .ropes = s->ropes,
                               .seqs = slot->seqs,
                               .pos = slot->pos,
-                              .tokens = slot->tokens};
+                              .tokens = slot->tokens,
+                              .gather = stage_gather(s)};
 }
 
 static size_t slot_floats(const struct stage *s, const struct slot *slot)
@@ -42,12 +55,18 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     slot->seqs = (struct seqs){seqs.n, slot->start};
     slot->tokens = seqs.start[seqs.n];
     slot->drop = drop;
+    slot->group = 0;
     for (size_t i = 0; i < seqs.n; i++) {
         const size_t row = stage_first_row(s, seqs.start[i + 1] - seqs.start[i]);
         for (uint32_t t = seqs.start[i]; t < seqs.start[i + 1]; t++)
             slot->pos[t] = (uint32_t)(row + t - seqs.start[i]);
     }
     return 0;
+}
+
+void stage_use_group(struct stage *s, size_t at, size_t group)
+{
+    s->slot[at].group = group;
 }
 
 size_t stage_first_row(const struct stage *s, size_t longest)
@@ -88,11 +107,12 @@ void stage_input(struct stage *s, size_t at, const float *x)
     memcpy(s->slot[at].input, x, slot_floats(s, &s->slot[at]) * sizeof *x);
 }
 
-/* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward
- * draws the same. Number 0 draws none. */
-static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
+/* Before a layer computes. Dropout masks belong to a layer, a linear, a step and a microbatch, and
+ * to nothing else: backward draws the same. Number 0 draws none. */
+static void make_ready(const struct stage *s, struct unit *u, uint64_t drop)
 {
-    if (s->tune->dropout <= 0)
+    unit_ready(u, s->num);
+    if (!s->tune || s->tune->dropout <= 0)
         return;
     for (size_t t = 0; t < u->ntensors; t++) {
         if (!u->block.weights.lin[t].lora)
@@ -104,6 +124,14 @@ static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
         snprintf(purpose, sizeof purpose, "dropout/%llu/%s", (unsigned long long)drop, u->defs[t].name);
         u->lora[t].drop = rng_for(s->tune->seed, purpose);
     }
+}
+
+void stage_set_noise(const struct stage *s, const struct slot *slot)
+{
+    char purpose[40];
+    snprintf(purpose, sizeof purpose, "round/%llu", (unsigned long long)slot->drop);
+    const struct rng noise = rng_for(s->tune ? s->tune->seed : 0, purpose);
+    num_set_noise(s->num, noise.key);
 }
 
 /* What layer l keeps of its forward. */
@@ -126,7 +154,7 @@ void stage_forward(struct stage *s, size_t at, float *y)
     struct slot *slot = &s->slot[at];
     struct block_ctx ctx = context(s, slot);
     for (size_t l = 0; l < s->layers; l++) {
-        set_dropout(s, &s->layer0[l], slot->drop);
+        make_ready(s, &s->layer0[l], slot->drop);
         float *out = l + 1 == s->layers && y ? y : slot->in.x[l + 1];
         block_forward(&ctx, out, saved_of(s, slot, l), slot->in.x[l], &s->layer0[l].block, &s->block_work[l]);
     }
@@ -167,24 +195,7 @@ void stage_scale_logits(const struct stage *s, float *h, size_t rows)
         vec_scale(s->num, h, (float)c->logit_scale, rows * c->dim);
 }
 
-double stage_loss(struct stage *s, size_t at, const struct xent *xent)
-{
-    struct slot *slot = &s->slot[at];
-    const float *x = slot->in.x[s->layers], *norm = s->head->block.weights.vec[0];
-    struct rmsnorm_dims dims = stage_head_dims(s, slot->tokens);
-    bool train = xent->dscale != 0;
-    float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->block.grads.full[1];
-    rmsnorm_forward(s->num, s->hn, s->rstd, x, norm, dims);
-    stage_scale_logits(s, s->hn, slot->tokens);
-    double loss = xent_forward(s->num, train ? s->dh : NULL, dw, s->hn, s->head_w, xent, slot->tokens);
-    if (!train)
-        return loss;
-    stage_scale_logits(s, s->dh, slot->tokens);
-    if (s->head->block.grads.full[0])
-        rmsnorm_backward_w(s->num, s->head->block.grads.full[0], s->dh, s->rstd, x, dims);
-    rmsnorm_backward_x(s->num, slot->dtop, s->dh, s->rstd, x, norm, dims);
-    return loss;
-}
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* What the stage's output gradient is: from above, or from the head. */
 static const float *top_gradient(const struct stage *s, const struct slot *slot, const float *dy)
@@ -211,7 +222,20 @@ static void embed_backward(struct stage *s, struct slot *slot, float *d)
         return;
     if (c->embed_scale > 0)
         vec_scale(s->num, d, (float)c->embed_scale, slot->tokens * c->dim);
+    unit_add_to_group(s->embed, s->num, slot->group);
     embed_backward_w(s->num, s->embed->block.grads.full[0], d, slot->ids, slot->tokens, c->dim);
+}
+
+void stage_watch(struct stage *s, void (*done)(void *owner, size_t unit), void *owner)
+{
+    s->watch = done;
+    s->watcher = owner;
+}
+
+static void say_done(const struct stage *s, const struct unit *u)
+{
+    if (s->watch)
+        s->watch(s->watcher, u->index);
 }
 
 /* A stage without layers only hands the gradient on. */
@@ -231,18 +255,21 @@ void stage_backward(struct stage *s, size_t at, const float *dy, float *dx)
 {
     struct slot *slot = &s->slot[at];
     struct block_ctx ctx = context(s, slot);
+    stage_set_noise(s, slot);
     if (!pass_through(s, slot, dy, dx)) {
         const float *d = top_gradient(s, slot, dy);
         for (size_t l = s->layers; l-- > s->lowest;) {
             struct unit *u = &s->layer0[l];
             float *to = bottom_gradient(s, slot, l, dx, s->ping[l & 1]);
-            set_dropout(s, u, slot->drop);
+            make_ready(s, u, slot->drop);
             layer_again(s, slot, &ctx, l);
             block_backward_x(&ctx, to, &s->shared_dys[l], d, saved_of(s, slot, l), slot->in.x[l], &u->block,
                              &s->block_work[l]);
+            unit_add_to_group(u, s->num, slot->group);
             block_backward_w(&ctx, &s->shared_dys[l], d, saved_of(s, slot, l), slot->in.x[l], &u->block,
                              &s->block_work[l]);
             d = to;
+            say_done(s, u);
         }
     }
     embed_backward(s, slot, slot->dbottom);
@@ -252,13 +279,14 @@ void stage_backward_x(struct stage *s, size_t at, const float *dy, float *dx)
 {
     struct slot *slot = &s->slot[at];
     struct block_ctx ctx = context(s, slot);
+    stage_set_noise(s, slot);
     if (pass_through(s, slot, dy, dx))
         return;
     memcpy(slot->in.dy[s->layers - 1], top_gradient(s, slot, dy), slot_floats(s, slot) * sizeof *dy);
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
         float *to = bottom_gradient(s, slot, l, dx, l ? slot->in.dy[l - 1] : NULL);
-        set_dropout(s, u, slot->drop);
+        make_ready(s, u, slot->drop);
         layer_again(s, slot, &ctx, l);
         block_backward_x(&ctx, to, &slot->in.dys[l], slot->in.dy[l], saved_of(s, slot, l), slot->in.x[l],
                          &u->block, &s->block_work[l]);
@@ -271,19 +299,36 @@ void stage_backward_w(struct stage *s, size_t at)
     struct block_ctx ctx = context(s, slot);
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
-        set_dropout(s, u, slot->drop);
+        make_ready(s, u, slot->drop);
         layer_again(s, slot, &ctx, l);
+        unit_add_to_group(u, s->num, slot->group);
         block_backward_w(&ctx, &slot->in.dys[l], slot->in.dy[l], saved_of(s, slot, l), slot->in.x[l],
                          &u->block, &s->block_work[l]);
+        say_done(s, u);
     }
     embed_backward(s, slot, slot->dbottom);
 }
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
+void stage_end_groups(struct stage *s)
+{
+    for (size_t i = 0; i < s->nunits; i++)
+        unit_end_groups(&s->units[i], s->num);
+}
+
+static struct param_slice tied_slice(const struct stage *s)
+{
+    const struct grad_groups g = stage_groups(&s->spec);
+    return param_slice(stage_tied_elements(s), g.slice, g.slices);
+}
+
 float *stage_tied_grad(struct stage *s)
 {
-    return s->tied_grad;
+    if (!s->head || !s->head->lent_n)
+        return NULL; /* sums of a step that has begun go on */
+    stage_end_groups(s);
+    return s->head->lent_g + tied_slice(s).at;
 }
 
 size_t stage_tied_elements(const struct stage *s)
@@ -291,15 +336,22 @@ size_t stage_tied_elements(const struct stage *s)
     return s->spec.config.vocab * s->spec.config.dim;
 }
 
+size_t stage_tied_grad_elements(const struct stage *s)
+{
+    return tied_slice(s).n;
+}
+
 void stage_add_tied_grad(struct stage *s, const float *grad)
 {
-    vec_add(s->num, s->embed->block.grads.full[0], s->embed->block.grads.full[0], grad,
-            stage_tied_elements(s));
+    stage_end_groups(s);
+    float *own = s->embed->block.grads.full[0] + tied_slice(s).at;
+    vec_add(s->num, own, own, grad, tied_slice(s).n);
 }
 
 double stage_sumsq(struct stage *s, double partial, size_t *ret_unit)
 {
     *ret_unit = STAGE_NO_UNIT;
+    stage_end_groups(s);
     for (size_t i = s->nunits; i-- > 0;)
         for (size_t p = s->units[i].nparams; p-- > 0;) {
             const struct param *param = &s->units[i].params[p];
@@ -314,31 +366,7 @@ double stage_sumsq(struct stage *s, double partial, size_t *ret_unit)
 void stage_skip_update(struct stage *s)
 {
     for (size_t i = 0; i < s->nunits; i++)
-        for (size_t p = 0; p < s->units[i].nparams; p++) {
-            struct param *param = &s->units[i].params[p];
-            if (!param->def.fixed)
-                memset(param->g, 0, param->n * sizeof *param->g);
-        }
-    if (s->tied_grad)
-        memset(s->tied_grad, 0, stage_tied_elements(s) * sizeof *s->tied_grad);
-}
-
-void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step)
-{
-    struct adamw of_b = *opt;
-    if (s->tune->plus_ratio > 0)
-        of_b.lr = (float)(opt->lr * s->tune->plus_ratio);
-    for (size_t i = 0; i < s->nunits; i++)
-        for (size_t p = 0; p < s->units[i].nparams; p++) {
-            struct param *param = &s->units[i].params[p];
-            if (param->def.fixed)
-                continue;
-            adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale,
-                       param->def.role == PARAM_B ? &of_b : opt, step);
-        }
-    for (size_t i = 0; i < s->nunits; i++)
-        unit_refresh(&s->units[i]);
-    stage_skip_update(s);
+        unit_drop_grads(&s->units[i]);
 }
 
 const float *stage_tied_weight(const struct stage *s)
@@ -383,6 +411,18 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     int r = ids ? stage_check_ids(s, ids, n, err) : 0;
     if (r)
         return r;
+    if (s->has_state && at && at != s->reached && !s->spec.stands_in)
+        return err_set(err, -EINVAL,
+                       "position %zu was asked for behind position %zu, but layers with a state only go on",
+                       at, s->reached);
+    const size_t back = at < s->farthest ? s->farthest - at : 0;
+    if (!s->has_state && at && back && back > stage_steps_back(&s->spec))
+        return err_set(err, -EINVAL,
+                       "position %zu was asked for behind position %zu, but layers with a window keep only "
+                       "that: begin at 0",
+                       at, s->farthest);
+    s->reached = at + n;
+    s->farthest = at && s->farthest > at + n ? s->farthest : at + n;
     struct slot geometry = {.tokens = n, .pos = s->slot[0].pos};
     for (size_t t = 0; t < n; t++)
         geometry.pos[t] = (uint32_t)(stage_first_row(s, room) + at + t);
@@ -393,7 +433,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     else
         memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
     for (size_t l = 0; l < s->layers; l++) {
-        set_dropout(s, &s->layer0[l], 0);
+        make_ready(s, &s->layer0[l], 0);
         block_forward_cached(&ctx, next, &s->kv[l], at, cur, &s->layer0[l].block, &s->cached_work[l]);
         float *t = cur;
         cur = next;
@@ -404,7 +444,24 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     s->decoded = n;
     if (y)
         memcpy(y, cur, n * s->spec.config.dim * sizeof *y);
-    return 0;
+    return stage_gathered(s, err);
+}
+
+/* Only the first slice chooses tokens. */
+int stage_multiply_head(struct stage *s, const float *h, size_t n)
+{
+    struct part_gather *g = stage_gather(s);
+    const size_t vocab = s->spec.config.vocab;
+    gemm_xwt(s->num, g ? s->own_logits : s->logits, h, s->head_w, n, false);
+    int failed = 0;
+    if (g) {
+        struct gather_columns what = part_columns_of(g, s->logits, s->own_logits, n, vocab, SLICE_ANY);
+        what.to_first = true;
+        failed = part_gather_run(g, &what);
+    }
+    if (!failed)
+        logits_cap(s->num, s->logits, n * vocab, (float)s->spec.config.logit_softcap);
+    return failed;
 }
 
 const float *stage_logits(struct stage *s)
@@ -412,11 +469,10 @@ const float *stage_logits(struct stage *s)
     const float *last = s->ping[0] + (s->decoded - 1) * s->spec.config.dim;
     rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->block.weights.vec[0], stage_head_dims(s, 1));
     stage_scale_logits(s, s->hn, 1);
-    gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
-    return s->logits;
+    return stage_multiply_head(s, s->hn, 1) ? NULL : s->logits;
 }
 
 float stage_logprob(struct stage *s, uint32_t id, struct likely *likely, size_t top)
 {
-    return xent_row(s->num, s->logits, s->head_w.rows, id, likely, top);
+    return xent_row(s->num, s->logits, s->spec.config.vocab, id, likely, top);
 }

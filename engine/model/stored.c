@@ -4,12 +4,19 @@
  * state. */
 #include "model/stored.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #define WEIGHT ".weight"
 #define FP8_SCALES "_scale_inv"
 #define STACK "switch_mlp."
+#define EXPERTS ".experts."
+#define GATE_UP "gate_up_proj"
+#define DOWN "down_proj"
+#define BLOCKS "_blocks"
+#define SCALES "_scales"
+#define BIAS "_bias"
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -25,14 +32,45 @@ void stored_side_name(char ret[STORED_NAME], const char *name, const char *side)
     snprintf(ret, STORED_NAME, "%.*s.%s", (int)stem, name, side);
 }
 
-/* "….mlp.experts.7.gate_proj.weight" → "….mlp.switch_mlp.gate_proj.weight" and 7. */
-bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name)
+/* "….mlp.experts.7.gate_proj.weight" → its parts. */
+struct expert_name {
+    int stem;         /* length of "….mlp" */
+    size_t expert;    /* 7 */
+    const char *tail; /* "gate_proj.weight" */
+};
+
+static bool expert_name(struct expert_name *ret, const char *name)
 {
-    const char *at = strstr(name, ".experts.");
+    const char *at = strstr(name, EXPERTS);
     int used = 0;
-    if (!at || sscanf(at, ".experts.%zu.%n", ret_expert, &used) != 1 || !used)
+    if (!at || sscanf(at, EXPERTS "%zu.%n", &ret->expert, &used) != 1 || !used)
         return false;
-    snprintf(ret, STORED_NAME, "%.*s." STACK "%s", (int)(at - name), name, at + used);
+    ret->stem = (int)(at - name);
+    ret->tail = at + used;
+    return true;
+}
+
+/* "….mlp.switch_mlp.gate_proj.weight", or of woven ones "….mlp.experts.gate_proj.weight" */
+bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const struct tensor_def *def)
+{
+    struct expert_name n;
+    if (!expert_name(&n, def->name))
+        return false;
+    *ret_expert = n.expert;
+    snprintf(ret, STORED_NAME, "%.*s%s%s", n.stem, def->name, def->weave == WEAVE_TURNS ? EXPERTS : "." STACK,
+             n.tail);
+    return true;
+}
+
+bool stored_woven_name(char ret[STORED_NAME], struct stored_woven *ret_at, const struct tensor_def *def)
+{
+    struct expert_name n;
+    if (!def->weave || !expert_name(&n, def->name))
+        return false;
+    const bool down = !strncmp(n.tail, DOWN, strlen(DOWN));
+    *ret_at = (struct stored_woven){n.expert, !strncmp(n.tail, "up_", 3), down ? 1 : 2};
+    snprintf(ret, STORED_NAME, "%.*s" EXPERTS "%s%s", n.stem, def->name, down ? DOWN : GATE_UP,
+             def->cols ? "" : BIAS);
     return true;
 }
 
@@ -43,6 +81,22 @@ static void whole_name(char name[STORED_NAME])
     for (size_t i = 0; i < 2; i++)
         if (ends_with(name, parts[i]))
             strcpy(name + strlen(name) - strlen(parts[i]), WEIGHT);
+}
+
+/* The first of the tensors in a stack that is called like a module of its own; `at` is where that
+ * begins in `own`. */
+static void first_woven(char ret[STORED_NAME], const char *own, const char *at)
+{
+    static const char *const ends[][2] = {
+        {GATE_UP BLOCKS, "gate_proj.weight"}, {GATE_UP SCALES, "gate_proj.weight"},
+        {GATE_UP BIAS, "gate_proj.bias"},     {GATE_UP, "gate_proj.weight"},
+        {DOWN BLOCKS, "down_proj.weight"},    {DOWN SCALES, "down_proj.weight"},
+        {DOWN BIAS, "down_proj.bias"},        {DOWN, "down_proj.weight"}};
+    const char *tail = at;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!strcmp(at, ends[i][0]))
+            tail = ends[i][1];
+    snprintf(ret, STORED_NAME, "%.*s0.%.80s", (int)(at - own), own, tail);
 }
 
 void stored_model_name(char ret[STORED_NAME], const char *name)
@@ -56,19 +110,21 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
         if (ends_with(own, sides[i]))
             memcpy(own + strlen(own) - strlen(sides[i]), WEIGHT, sizeof WEIGHT);
     whole_name(own);
-    const char *stack = strstr(own, "." STACK);
-    if (stack)
+    const char *stack = strstr(own, "." STACK), *woven = strstr(own, EXPERTS);
+    if (woven && !isdigit((unsigned char)woven[strlen(EXPERTS)]))
+        first_woven(ret, own, woven + strlen(EXPERTS));
+    else if (stack)
         snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own,
                  stack + strlen("." STACK));
     else
         memcpy(ret, own, sizeof own);
 }
 
-void stored_module_name(char ret[STORED_NAME], const char *name)
+void stored_module_name(char ret[STORED_NAME], const struct tensor_def *def)
 {
     size_t expert;
-    if (!stored_stack_name(ret, &expert, name))
-        snprintf(ret, STORED_NAME, "%s", name);
+    if (!stored_stack_name(ret, &expert, def))
+        snprintf(ret, STORED_NAME, "%s", def->name);
     if (ends_with(ret, WEIGHT))
         ret[strlen(ret) - strlen(WEIGHT)] = 0;
 }
@@ -80,11 +136,13 @@ struct stored_view {
     const struct st_tensor *t;
     const void *data;
     size_t ndim, shape[2], bytes;
+    size_t step, down; /* as of struct stored */
+    bool is_fp4;       /* bytes of MXFP4, shape as of words */
 };
 
 static bool view_of(struct stored_view *v, const struct st_tensor *t, bool is_stack, size_t slice)
 {
-    if (!t || (is_stack && (t->ndim != 3 || slice >= t->shape[0])))
+    if (!t || (is_stack && (t->ndim < 2 || t->ndim > 3 || slice >= t->shape[0])))
         return false;
     const size_t skip = is_stack ? 1 : 0;
     *v = (struct stored_view){
@@ -100,14 +158,91 @@ struct found {
     bool has_scale, has_bias;
 };
 
-/* Under its own name, or in a stack. */
-static bool find(struct found *f, const struct st *st, const char *name)
+/* One expert's rows, or elements where extent `rows_at` is the last, of those that lie by turns. */
+static bool view_woven(struct stored_view *v, const struct st_tensor *t, struct stored_woven at, size_t ndim,
+                       size_t rows_at)
+{
+    if (!t || t->ndim != ndim || at.expert >= t->shape[0] || t->shape[rows_at] % at.ways || !t->elements)
+        return false;
+    const size_t rows = t->shape[rows_at], bytes = t->bytes / t->shape[0],
+                 apart = rows_at + 1 < ndim ? bytes / rows : t->bytes / t->elements;
+    *v = (struct stored_view){.t = t,
+                              .ndim = 1,
+                              .shape = {rows / at.ways, 1},
+                              .bytes = bytes / at.ways,
+                              .step = at.ways > 1 ? at.ways : 0};
+    v->data = t->data ? (const char *)t->data + at.expert * bytes + at.way * apart : NULL;
+    return true;
+}
+
+/* As transformers has it: matrices turned. */
+static bool find_turned(struct found *f, const struct st *st, const char *name, struct stored_woven at)
+{
+    const struct st_tensor *t = st_find(st, name);
+    const bool is_vector = t && t->ndim == 2;
+    if (!view_woven(&f->weight, t, at, is_vector ? 2 : 3, is_vector ? 1 : 2))
+        return false;
+    if (!is_vector) {
+        f->weight.ndim = 2;
+        f->weight.shape[1] = t->shape[1];
+        f->weight.down = t->shape[2];
+    }
+    return true;
+}
+
+/* One expert's rows, which are the first or the last ones of its matrix. */
+static bool find_half(struct found *f, const struct st *st, const char *name, struct stored_woven at)
+{
+    const struct st_tensor *t = st_find(st, name);
+    if (!view_woven(&f->weight, t, at, 3, 1))
+        return false;
+    f->weight.ndim = 2;
+    f->weight.shape[1] = t->shape[2];
+    f->weight.step = 0;
+    if (t->data)
+        f->weight.data = (const char *)t->data + (at.expert * at.ways + at.way) * f->weight.bytes;
+    return true;
+}
+
+/* As it is released. */
+static bool find_blocks(struct found *f, const struct st *st, const char *name, struct stored_woven at)
+{
+    enum { BLOCK = 16, WORD = 4 }; /* bytes */
+    char blocks[STORED_NAME + sizeof BLOCKS], scales[STORED_NAME + sizeof SCALES];
+    snprintf(blocks, sizeof blocks, "%s" BLOCKS, name);
+    snprintf(scales, sizeof scales, "%s" SCALES, name);
+    const struct st_tensor *b = st_find(st, blocks), *s = st_find(st, scales);
+    if (!view_woven(&f->weight, b, at, 4, 1) || !view_woven(&f->scale, s, at, 3, 1) || b->shape[3] != BLOCK ||
+        strcmp(b->dtype_name, "U8") != 0)
+        return false;
+    f->weight.ndim = f->scale.ndim = 2;
+    f->weight.shape[1] = b->shape[2] * BLOCK / WORD;
+    f->scale.shape[1] = s->shape[2];
+    f->weight.is_fp4 = f->has_scale = true;
+    return true;
+}
+
+static bool find_woven(struct found *f, const struct st *st, const struct tensor_def *def)
+{
+    char name[STORED_NAME];
+    struct stored_woven at;
+    if (!stored_woven_name(name, &at, def))
+        return false;
+    if (def->weave == WEAVE_HALVES)
+        return find_half(f, st, name, at);
+    return find_blocks(f, st, name, at) || find_turned(f, st, name, at);
+}
+
+/* Under its own name, woven, or in a stack. */
+static bool find(struct found *f, const struct st *st, const struct tensor_def *def)
 {
     char in_stack[STORED_NAME], side[STORED_NAME];
     size_t slice = 0;
-    const char *at = name;
+    const char *at = def->name;
     bool is_stack = false;
-    if (!st_find(st, name) && stored_stack_name(in_stack, &slice, name)) {
+    if (!st_find(st, at) && find_woven(f, st, def))
+        return true;
+    if (!st_find(st, at) && stored_stack_name(in_stack, &slice, def)) {
         at = in_stack;
         is_stack = true;
     }
@@ -118,6 +253,16 @@ static bool find(struct found *f, const struct st *st, const char *name)
     stored_side_name(side, at, "biases");
     f->has_bias = view_of(&f->bias, st_find(st, side), is_stack, slice);
     return true;
+}
+
+/* MLX has the taps of a convolution elsewhere. It would be easy to read, but such files have norms
+ * with 1 added where others multiply by 1 more. */
+static bool has_shape(const struct stored_view *v, const struct tensor_def *def)
+{
+    size_t shape[3];
+    const size_t dims = tensor_shape(def->rows, def->cols, def->taps, shape);
+    return v->ndim == dims && v->shape[0] == shape[0] && (dims == 1 || v->shape[1] == shape[1]) &&
+           (!def->taps || v->t->elements == def->rows);
 }
 
 /* "[12]" or "[12, 20]", as the writers of such files print shapes. */
@@ -169,29 +314,35 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
     const size_t dims = def->cols ? 2 : 1;
     struct found f = {.has_scale = false};
     *why = 0;
-    if (!find(&f, st, def->name)) {
+    if (!find(&f, st, def)) {
         snprintf(why, size, "%s is missing", def->name);
         return false;
     }
     const struct stored_view *v = &f.weight;
-    *ret = (struct stored){
-        .t = v->t, .data = v->data, .elements = def->rows * (def->cols ? def->cols : 1), .bytes = v->bytes};
-    ret->is_quantized =
-        dims == 2 && !strcmp(v->t->dtype_name, "U32") && v->ndim == 2 && v->shape[0] == def->rows;
+    *ret = (struct stored){.t = v->t,
+                           .data = v->data,
+                           .elements = def->rows * (def->cols ? def->cols : 1),
+                           .bytes = v->bytes,
+                           .step = v->step,
+                           .down = v->down};
+    ret->is_quantized = dims == 2 && (v->is_fp4 || !strcmp(v->t->dtype_name, "U32")) && v->ndim == 2 &&
+                        v->shape[0] == def->rows;
     if (ret->is_quantized && !find_quant(&ret->quant, &f, def))
         snprintf(
             why, size,
             "ringd cannot read the quantization of %s: it reads 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 "
             "or 128, with scales and biases, and MXFP4",
             def->name);
-    else if (!ret->is_quantized &&
-             (v->ndim != dims || v->shape[0] != def->rows || (dims == 2 && v->shape[1] != def->cols))) {
+    else if (!ret->is_quantized && !has_shape(v, def)) {
         char is[64], wanted[64];
+        size_t shape[3];
+        const size_t ndim = tensor_shape(def->rows, def->cols, def->taps, shape);
         shape_text(is, v->ndim, v->shape[0], v->shape[1]);
-        shape_text(wanted, dims, def->rows, def->cols);
+        shape_text(wanted, ndim, shape[0], shape[1]);
         snprintf(why, size, "%s is %s, config.json says %s", def->name, is, wanted);
-    } else if (!ret->is_quantized && ((v->t->dtype == DTYPE_COUNT && !(v->t->block && dims == 2)) ||
-                                      (v->t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear))))
+    } else if (!ret->is_quantized &&
+               ((v->t->dtype == DTYPE_COUNT && !(v->t->block && dims == 2 && !v->down)) ||
+                (v->t->dtype == DTYPE_F8_E4M3 && (!(fp8 && def->linear) || v->step || v->down))))
         snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", def->name,
                  v->t->dtype_name);
     return !*why;
@@ -206,6 +357,8 @@ struct mat stored_mat(const struct stored *s, const struct tensor_def *def, stru
         w.dtype = DTYPE_F32;
     w.block = s->t->block;
     w.turn = s->t->turn;
+    w.step = s->step;
+    w.down = s->down;
     if (s->is_quantized) {
         *quant = s->quant;
         w.quant = quant;
@@ -213,9 +366,24 @@ struct mat stored_mat(const struct stored *s, const struct tensor_def *def, stru
     return w;
 }
 
+/* Elements that lie `step` apart in each column, or in the only one. */
+static void apart_to_f32(const struct stored *s, const struct tensor_def *def, float *ret)
+{
+    const size_t cols = def->cols ? def->cols : 1, step = s->step ? s->step : 1,
+                 size = dtype_size(s->t->dtype);
+    for (size_t c = 0; c < cols; c++)
+        for (size_t row = 0; row < def->rows; row++)
+            dtype_to_f32(ret + row * cols + c, (const char *)s->data + (c * s->down + row * step) * size,
+                         s->t->dtype, 1);
+}
+
 void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *ret)
 {
     const size_t cols = def->cols ? def->cols : 1;
+    if (s->step || s->down) {
+        apart_to_f32(s, def, ret);
+        return;
+    }
     struct st_tensor part = *s->t; /* or a slice of it */
     part.data = s->data;
     for (size_t row = 0; row < def->rows; row++)

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * How a tensor of the model lies in files: under its own name as it is, quantized with its scales
- * and biases beside it (MLX's layout, which is ours too), or as a slice of a stack of experts
- * (MLX's too). */
+ * and biases beside it (MLX's layout, which is ours too), as a slice of a stack of experts (MLX's
+ * too), or woven with others: transformers keeps gpt-oss's experts as
+ *   gate_up_proj [experts, in, 2·out], each matrix turned, gate and up by turns in the last extent,
+ *   down_proj [experts, in, out], and biases [experts, 2·out] and [experts, out];
+ * releases have instead of the matrices, in MXFP4 and not turned,
+ *   gate_up_proj_blocks [experts, 2·out, in/32, 16], …_scales [experts, 2·out, in/32], likewise
+ *   down_proj.
+ * Qwen3.5's are not turned: gate_up_proj [experts, 2·out, in], all of gate first, and down_proj. */
 #ifndef MODEL_STORED_H
 #define MODEL_STORED_H
 
@@ -19,7 +25,8 @@ struct stored {
     const struct st_tensor *t; /* what holds it; borrowed: the set */
     const void *data;          /* its own part of it */
     size_t elements,
-        bytes; /* of that part, scales and biases not counted; elements: where it is not quantized */
+        bytes;         /* of that part, scales and biases not counted; elements: where it is not quantized */
+    size_t step, down; /* where they lie apart, as of struct mat; of a vector `step` elements */
     bool is_quantized;
     struct quant quant; /* bits and group are what the shapes say */
 };
@@ -49,12 +56,18 @@ void stored_model_name(char ret[STORED_NAME], const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);
 
-/* The name in mlx-lm's files of the stack that an expert's matrix is in, and which one of it that
+/* The name in mlx-lm's files of the stack that an expert's tensor is in, and which one of it that
  * is. false: it is no expert's. */
-bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name);
+bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const struct tensor_def *def);
+/* What transformers calls a woven tensor; false: it is none. It holds rows of `ways` of ours, of
+ * which this is number `way`. */
+struct stored_woven {
+    size_t expert, way, ways;
+};
+bool stored_woven_name(char ret[STORED_NAME], struct stored_woven *ret_at, const struct tensor_def *def);
 
 /* The module of a matrix as mlx-lm names it: "X.weight" → "X", one of its stack for an expert. */
-void stored_module_name(char ret[STORED_NAME], const char *name);
+void stored_module_name(char ret[STORED_NAME], const struct tensor_def *def);
 
 /* Is this a matrix that is worth quantizing? Routers are not: they are small, and choose. */
 bool stored_is_quantizable(const struct tensor_def *def);

@@ -91,7 +91,7 @@ struct kinds {
 static int kinds_one(void *arg, const struct tensor_def *def)
 {
     struct kinds *ks = arg;
-    if (!def->linear)
+    if (!def->linear || def->fixed)
         return 0;
     const struct target_kind k = kind_of(def->name);
     for (size_t i = 0; i < ks->n; i++)
@@ -102,16 +102,18 @@ static int kinds_one(void *arg, const struct tensor_def *def)
     return 0;
 }
 
-/* Layers are of two sorts at most, with experts and without: the first of each shows all. */
+/* Layers are of a few sorts, with experts and without, linear and not: the first of each shows
+ * all. */
 static struct kinds kinds_of(const struct family *f, const struct config *c)
 {
     struct kinds ks = {.n = 0};
-    size_t other = 1;
-    family_tensors(f, c, 1, kinds_one, &ks);
-    while (other < c->layers && config_has_experts(c, other) == config_has_experts(c, 0))
-        other++;
-    if (other < c->layers)
-        family_tensors(f, c, other + 1, kinds_one, &ks);
+    bool seen[2][2] = {{false}};
+    for (size_t l = 0; l < c->layers; l++) {
+        const struct config_layer is = config_layer(c, l);
+        if (!seen[is.has_experts][is.is_linear])
+            family_tensors(f, c, l + 1, kinds_one, &ks);
+        seen[is.has_experts][is.is_linear] = true;
+    }
     return ks;
 }
 
@@ -188,9 +190,11 @@ bool tune_has_target(const struct family *f, const struct config *c, const char 
  * is trained. */
 const char *tune_default_targets(const struct config *c)
 {
+    if (c->delta.value_heads)
+        return c->delta.fused ? "q_proj,v_proj,in_proj_qkvz" : "q_proj,v_proj,in_proj_qkv";
     if (!c->mla.kv_rank)
         return c->fused ? "qkv_proj" : "q_proj,v_proj";
-    if (!strcmp(c->family, "deepseek_v3"))
+    if (strcmp(c->family, "deepseek_v2") != 0)
         return c->mla.q_rank ? "q_b_proj,kv_a_proj_with_mqa" : "q_proj,kv_a_proj_with_mqa";
     return c->mla.q_rank ? "q_b_proj,kv_b_proj" : "q_proj,kv_b_proj";
 }
@@ -222,7 +226,7 @@ static int ask_one(void *arg, const struct tensor_def *def)
     char module[TENSOR_NAME];
     struct tune_form form = {0};
     size_t i = 0;
-    if (!def->linear)
+    if (!def->linear || def->fixed)
         return 0;
     const struct target_kind k = kind_of(def->name);
     while (i < a->table->kinds.n && strcmp(k.text, a->table->kinds.at[i].text))

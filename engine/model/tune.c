@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "model/tune_impl.h"
-#include "num/rng.h"
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
@@ -27,13 +26,25 @@ static int visit_lora(const struct tune_walk *w, const struct tensor_def *def, c
     const char *cut = strrchr(def->name, '.'); /* ".weight" */
     const int stem = (int)(cut - def->name);
     const double scale = tune_form_scale(w->tune, form);
-    struct param_def
-        a = {.role = PARAM_A, .tensor = w->tensor, .rows = form->rank, .cols = def->cols, .scale = scale},
-        b = {.role = PARAM_B, .tensor = w->tensor, .rows = def->rows, .cols = form->rank, .scale = scale};
+    struct param_def a = {.role = PARAM_A,
+                          .weave = def->weave,
+                          .tensor = w->tensor,
+                          .rows = form->rank,
+                          .cols = def->cols},
+                     b = {.role = PARAM_B,
+                          .weave = def->weave,
+                          .tensor = w->tensor,
+                          .rows = def->rows,
+                          .cols = form->rank};
+    struct param_def m = {.role = PARAM_M, .weave = def->weave, .tensor = w->tensor, .rows = def->rows};
+    a.scale = b.scale = m.scale = scale;
     snprintf(a.name, sizeof a.name, "%.*s.lora_A.weight", stem, def->name);
     snprintf(b.name, sizeof b.name, "%.*s.lora_B.weight", stem, def->name);
-    const int r = w->visit(w->arg, &a);
-    return r ? r : w->visit(w->arg, &b);
+    snprintf(m.name, sizeof m.name, "%.*s.lora_magnitude_vector", stem, def->name);
+    int r = w->visit(w->arg, &a);
+    if (!r)
+        r = w->visit(w->arg, &b);
+    return r || !w->tune->dora ? r : w->visit(w->arg, &m);
 }
 
 static int walk_one(void *arg, const struct tensor_def *def)
@@ -47,10 +58,11 @@ static int walk_one(void *arg, const struct tensor_def *def)
                               .plus_one = def->plus_one,
                               .tensor = w->tensor,
                               .rows = def->rows,
-                              .cols = def->cols};
+                              .cols = def->cols,
+                              .taps = def->taps};
         memcpy(p.name, def->name, sizeof def->name);
         r = w->visit(w->arg, &p);
-    } else if (w->lora && def->linear && target_form(w->tune, def->name, &form)) {
+    } else if (w->lora && def->linear && !def->fixed && target_form(w->tune, def->name, &form)) {
         r = visit_lora(w, def, &form);
     }
     w->tensor++;
@@ -64,6 +76,44 @@ int tune_params(const struct tune *tune, const struct family *f, const struct co
     struct tune_walk w = {.tune = tune, .visit = visit, .arg = arg};
     w.lora = tune->kind == TUNE_LORA && layer && unit - 1 >= tune->first_layer && unit - 1 < tune->end_layer;
     return tune->kind == TUNE_FULL || w.lora ? family_tensors(f, c, unit, walk_one, &w) : 0;
+}
+
+void tune_fix_half(struct tune *tune)
+{
+    tune->fixed = tune->rank;
+    tune->alpha = (float)((double)tune->alpha * (tune->rslora ? sqrt(2) : 2));
+    tune->rank *= 2;
+}
+
+struct dora_search {
+    const struct tune *tune;
+    struct err *err;
+};
+
+static int check_one(void *arg, const struct tensor_def *def)
+{
+    const struct dora_search *k = arg;
+    struct tune_form form;
+    if (!def->linear || def->fixed || !def->cold || !target_form(k->tune, def->name, &form))
+        return 0;
+    return err_set(k->err, -ENOTSUP,
+                   "DoRA has no magnitudes for routed experts, such as %s: choose --target-modules without "
+                   "them, or train plain LoRA",
+                   def->name);
+}
+
+int tune_check(const struct tune *tune, const struct family *f, const struct config *c, struct err *err)
+{
+    struct dora_search k = {tune, err};
+    int r = 0;
+    if (tune->fixed && (tune->fixed > tune->rank || tune->nforms))
+        return err_set(err, -EINVAL, "%zu of the adapter's rank of %zu cannot be fixed", tune->fixed,
+                       tune->rank);
+    if (tune->kind != TUNE_LORA || !tune->dora)
+        return 0;
+    for (size_t l = tune->first_layer; l < tune->end_layer && l < c->layers && !r; l++)
+        r = family_tensors(f, c, l + 1, check_one, &k);
+    return r;
 }
 
 size_t param_elements(const struct param_def *def)
@@ -99,25 +149,6 @@ size_t tune_unit_elements(const struct tune *tune, const struct family *f, const
     return total;
 }
 
-void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c)
-{
-    char purpose[sizeof def->name + 8];
-    snprintf(purpose, sizeof purpose, "init/%s", def->name);
-    struct rng rng = rng_for(tune->seed, purpose);
-    size_t n = param_elements(def);
-    float bound = def->cols ? 1.0f / sqrtf((float)def->cols) : 0;
-    bool bias = strstr(def->name, "bias") != NULL;
-    if (def->role == PARAM_A)
-        rng_fill_uniform(&rng, w, n, -bound, bound);
-    else if (def->role == PARAM_B || bias || def->plus_one)
-        memset(w, 0, n * sizeof *w);
-    else if (def->cols)
-        rng_fill_normal(&rng, w, n, 0, c->init_std);
-    else
-        for (size_t i = 0; i < n; i++)
-            w[i] = 1;
-}
-
 int tune_layers(struct tune *tune, const struct config *c, const char *range, struct err *err)
 {
     unsigned long first = 0, last = 0;
@@ -149,6 +180,14 @@ double tune_form_scale(const struct tune *tune, const struct tune_form *form)
 double tune_scale(const struct tune *tune)
 {
     return tune_form_scale(tune, &(struct tune_form){tune->rank, tune->alpha});
+}
+
+double tune_layer_rate(const struct tune *tune, const struct config *c, size_t unit)
+{
+    double rate = 1;
+    for (size_t u = unit; tune->layer_decay > 0 && u < c->layers; u++)
+        rate *= tune->layer_decay;
+    return rate;
 }
 
 size_t tune_lowest_layer(const struct tune *tune, const struct config *c)

@@ -15,6 +15,15 @@
 
 enum { TUNE_MAX_TARGETS = 16, TUNE_TARGET = 40, TUNE_MAX_FORMS = 255, TUNE_FORM_LAYERS = 256 };
 
+/* What new factors begin with, as PEFT's init_lora_weights has it. */
+enum lora_init {
+    LORA_INIT_UNIFORM,    /* true: A uniform in ±1/√in (kaiming_uniform with a = √5), B zero */
+    LORA_INIT_GAUSSIAN,   /* "gaussian": A normal with deviation 1/rank, B zero */
+    LORA_INIT_ORTHOGONAL, /* "orthogonal": neither is zero, and their product is; of an even rank */
+    LORA_INIT_PISSA, /* "pissa": the principal part of the weight, see pissa.h; half of the rank is fixed */
+};
+enum { LORA_INIT_RANK_MAX = 256 }; /* of orthogonal: more takes minutes to draw */
+
 enum tune_kind { TUNE_NONE, TUNE_LORA, TUNE_FULL };
 
 /* What the factors of a linear are like. */
@@ -27,8 +36,12 @@ struct tune {
     enum tune_kind kind;
     size_t rank;
     float alpha, dropout;
-    bool rslora;       /* the product of the factors is scaled by alpha/√rank, not alpha/rank */
-    double plus_ratio; /* LoRA+: B's learning rate as a multiple of A's; 0 counts as 1 */
+    bool rslora;  /* the product of the factors is scaled by alpha/√rank, not alpha/rank */
+    bool dora;    /* each row of the weight keeps its direction alone, and has a magnitude (layer/dora.h) */
+    size_t fixed; /* of the rank, so many of the last are never updated: rows of A, columns of B */
+    enum lora_init init;
+    double plus_ratio;  /* LoRA+: B's learning rate as a multiple of A's, and magnitudes'; 0 counts as 1 */
+    double layer_decay; /* the last layer learns at the rate, each below it slower by this; 0 counts as 1 */
     size_t ntargets;
     char targets[TUNE_MAX_TARGETS][TUNE_TARGET]; /* "q_proj", "experts.*.up_proj": see tune_targets */
     size_t first_layer, end_layer;               /* layers that have LoRA: [first, end) */
@@ -63,6 +76,11 @@ struct tune_ask {
 };
 int tune_ask_all(struct tune *tune, const struct family *f, const struct config *c,
                  const struct tune_ask *ask, struct err *err);
+/* As many again of rank are fixed behind those that are learnt; the scale stays what it was. */
+void tune_fix_half(struct tune *tune);
+/* What an adapter asks for that is not computed: −ENOTSUP with a sentence. Routed experts have no
+ * magnitudes, as PEFT and mlx-lm have none for them. */
+int tune_check(const struct tune *tune, const struct family *f, const struct config *c, struct err *err);
 /* Is there a linear that a target would name? */
 bool tune_has_target(const struct family *f, const struct config *c, const char *target);
 /* Do two adapters lie on the same linears, with the same forms where they have forms? */
@@ -75,6 +93,9 @@ int tune_layers(struct tune *tune, const struct config *c, const char *range, st
 void tune_last_layers(struct tune *tune, const struct config *c, size_t n);
 /* What the product of the factors is multiplied by: of rank and alpha, and of a form. */
 double tune_scale(const struct tune *tune);
+/* What the learning rate of a unit is multiplied by: layer_decay as often as there are units
+ * between it and the head (Clark et al. 2020, "ELECTRA", appendix B). */
+double tune_layer_rate(const struct tune *tune, const struct config *c, size_t unit);
 double tune_form_scale(const struct tune *tune, const struct tune_form *form);
 /* Regular expressions for PEFT: of targets and layers where a list of names cannot say them
  * (experts, forms), false where none is needed; and of the linears that have form i, for
@@ -84,15 +105,17 @@ enum { TUNE_REGEX = 32768 };
 bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size);
 void tune_form_regex(const struct tune *tune, const struct config *c, size_t i, char *ret, size_t size);
 
-enum param_role { PARAM_FULL, PARAM_A, PARAM_B };
+enum param_role { PARAM_FULL, PARAM_A, PARAM_B, PARAM_M };
 struct param_def {
     char name[TENSOR_NAME + 32]; /* "model.layers.0.self_attn.q_proj.lora_A.weight", or the tensor's own */
     enum param_role role;
-    bool plus_one;     /* a norm's, which multiplies by 1 more */
-    bool fixed;        /* travels and is written with the others, but is never updated */
-    size_t tensor;     /* index of the tensor_def it belongs to */
-    size_t rows, cols; /* cols = 0: vector */
-    double scale;      /* of factors: what their product is multiplied by */
+    bool plus_one;           /* a norm's, which multiplies by 1 more */
+    enum tensor_weave weave; /* as of struct tensor_def */
+    bool fixed;              /* travels and is written with the others, but is never updated */
+    size_t tensor;           /* index of the tensor_def it belongs to */
+    size_t rows, cols;       /* cols = 0: vector, such as magnitudes */
+    size_t taps;             /* as in struct tensor_def */
+    double scale;            /* of factors: what their product is multiplied by */
 };
 /* Shows the parameters of a unit to `visit` in canonical order; stops as family_tensors does. */
 int tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
@@ -103,10 +126,11 @@ size_t param_elements(const struct param_def *def);
 size_t tune_unit_elements(const struct tune *tune, const struct family *f, const struct config *c,
                           size_t unit);
 
-/* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices
- * normal(0, init_std), norms so that they multiply by one, biases zero. Drawn from the seed and the
- * parameter's name, so they do not depend on the split. */
-void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
+/* Fresh values: of LoRA as tune->init says; a convolution as A of LORA_INIT_UNIFORM, its taps being
+ * its inputs; full: matrices normal(0, init_std), norms so that they multiply by one, biases zero.
+ * Drawn from the seed and the parameter's name, so they do not depend on the split. −ENOMEM of
+ * LORA_INIT_ORTHOGONAL alone. */
+int param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
 
 /* The lowest layer (0-based) that gets a gradient; config->layers if none does. */
 size_t tune_lowest_layer(const struct tune *tune, const struct config *c);

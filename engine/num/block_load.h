@@ -16,7 +16,7 @@
 #include "num/bits.h"
 #include "num/block.h"
 
-enum { SMALL = 32, HALF = 16, LARGE = 256, SUBS = 8 };
+enum { SMALL = 32, HALF = 16, PART = 128, SUBS = 8 };
 
 static inline float half_at(const uint8_t *p)
 {
@@ -145,34 +145,37 @@ static void mxfp4(float *y, const uint8_t *b)
 
 /* --- blocks of 256 ---------------------------------------------------------------------------- */
 
-/* Loops are unrolled, for shifts by a constant: of bytes, others are made one after the other. */
+/* Half of a block: 128 values, the first or the second, which is always known where these are
+ * called. Loops are unrolled, for shifts by a constant: of bytes, others are made one after the
+ * other. */
+#define HALF_OF static inline __attribute__((always_inline)) void
 
 /* Two bits of each of the values from i on: four stretches of 32 share 32 bytes. */
 static inline bytes16 two_bits(const uint8_t *q, int i)
 {
-    return bytes_at(q + 32 * (i / 128) + i % 32) >> (uint8_t)(2 * (i % 128 / 32)) & 3;
+    return bytes_at(q + i % 32) >> (uint8_t)(2 * (i / 32)) & 3;
 }
 
-static void q2_k(float *y, const uint8_t *b)
+HALF_OF q2_k(float *y, const uint8_t *b, const int half)
 {
+    const uint8_t *const scales = b + 8 * half, *const q = b + 16 + 32 * half;
     const float d = half_at(b + 80), m = half_at(b + 82);
-#pragma GCC unroll 16
-    for (int i = 0; i < LARGE; i += HALF)
-        put16(y + i, (levels16)two_bits(b + 16, i), d * (float)(b[i / HALF] & 15),
-              m * (float)(b[i / HALF] >> 4));
+#pragma GCC unroll 8
+    for (int i = 0; i < PART; i += HALF)
+        put16(y + i, (levels16)two_bits(q, i), d * (float)(scales[i / HALF] & 15),
+              m * (float)(scales[i / HALF] >> 4));
 }
 
-static void q3_k(float *y, const uint8_t *b)
+HALF_OF q3_k(float *y, const uint8_t *b, const int half)
 {
-    const uint8_t *const scales = b + 96;
+    const uint8_t *const scales = b + 96, *const q = b + 32 + 32 * half;
     const float d = half_at(b + 108);
-#pragma GCC unroll 16
-    for (int t = 0; t < LARGE / HALF; t++) {
-        const int i = t * HALF, low = t < 8 ? scales[t] & 15 : scales[t - 8] >> 4,
-                  high = scales[8 + t % 4] >> 2 * (t / 4) & 3;
-        const bytes16 third = bytes_at(b + i % 32) >> (uint8_t)(i / 32) & 1;
-        put16(y + i, (levels16)(two_bits(b + 32, i) | third << 2) - 4, d * (float)((low | high << 4) - 32),
-              0);
+#pragma GCC unroll 8
+    for (int t = 0; t < PART / HALF; t++) {
+        const int i = t * HALF, low = half ? scales[t] >> 4 : scales[t] & 15,
+                  high = scales[8 + t % 4] >> 2 * (2 * half + t / 4) & 3;
+        const bytes16 third = bytes_at(b + i % 32) >> (uint8_t)(4 * half + i / 32) & 1;
+        put16(y + i, (levels16)(two_bits(q, i) | third << 2) - 4, d * (float)((low | high << 4) - 32), 0);
     }
 }
 
@@ -188,86 +191,107 @@ static inline void six_bits(int *sc, int *mn, const uint8_t *p, int s)
     }
 }
 
-static void q4_k(float *y, const uint8_t *b)
+HALF_OF q4_k(float *y, const uint8_t *b, const int half)
 {
     const float d = half_at(b), m = half_at(b + 2);
-#pragma GCC unroll 8
-    for (int s = 0, sc, mn; s < SUBS; s++) {
+#pragma GCC unroll 4
+    for (int t = 0, sc, mn; t < SUBS / 2; t++) {
+        const int s = SUBS / 2 * half + t;
         const uint8_t *const q = b + 16 + 32 * (s / 2);
         six_bits(&sc, &mn, b + 4, s);
 #pragma GCC unroll 2
         for (int i = 0; i < SMALL; i += HALF)
-            put16(y + SMALL * s + i, (levels16)(bytes_at(q + i) >> (uint8_t)(4 * (s & 1)) & 15),
+            put16(y + SMALL * t + i, (levels16)(bytes_at(q + i) >> (uint8_t)(4 * (s & 1)) & 15),
                   d * (float)sc, m * (float)mn);
     }
 }
 
-static void q5_k(float *y, const uint8_t *b)
+HALF_OF q5_k(float *y, const uint8_t *b, const int half)
 {
     const float d = half_at(b), m = half_at(b + 2);
-#pragma GCC unroll 8
-    for (int s = 0, sc, mn; s < SUBS; s++) {
+#pragma GCC unroll 4
+    for (int t = 0, sc, mn; t < SUBS / 2; t++) {
+        const int s = SUBS / 2 * half + t;
         const uint8_t *const q = b + 48 + 32 * (s / 2);
         six_bits(&sc, &mn, b + 4, s);
 #pragma GCC unroll 2
         for (int i = 0; i < SMALL; i += HALF) {
             const bytes16 fifth = bytes_at(b + 16 + i) >> (uint8_t)s & 1;
-            put16(y + SMALL * s + i,
+            put16(y + SMALL * t + i,
                   (levels16)((bytes_at(q + i) >> (uint8_t)(4 * (s & 1)) & 15) | fifth << 4), d * (float)sc,
                   m * (float)mn);
         }
     }
 }
 
-static void q6_k(float *y, const uint8_t *b)
+HALF_OF q6_k(float *y, const uint8_t *b, const int half)
 {
+    const uint8_t *const q = b + 64 * half, *const high = b + 128 + 32 * half,
+                         *const scales = b + 192 + 8 * half;
     const float d = half_at(b + 208);
-#pragma GCC unroll 8
-    for (int s = 0; s < SUBS; s++) {
-        const int n = s / 4, t = s % 4;
-        const uint8_t *const low = b + 64 * n + 32 * (t & 1), *const high = b + 128 + 32 * n;
+#pragma GCC unroll 4
+    for (int t = 0; t < SUBS / 2; t++) {
+        const uint8_t *const low = q + 32 * (t & 1);
 #pragma GCC unroll 2
         for (int l = 0; l < SMALL; l += HALF) {
             const bytes16 v = (bytes_at(low + l) >> (uint8_t)(4 * (t >> 1)) & 15) |
                               (bytes_at(high + l) >> (uint8_t)(2 * t) & 3) << 4;
-            put16(y + SMALL * s + l, (levels16)v - 32, d * (float)(int8_t)b[192 + 2 * s + l / HALF], 0);
+            put16(y + SMALL * t + l, (levels16)v - 32, d * (float)(int8_t)scales[2 * t + l / HALF], 0);
         }
     }
 }
 
-static void iq4_xs(float *y, const uint8_t *b)
+HALF_OF iq4_xs(float *y, const uint8_t *b, const int half)
 {
     const float d = half_at(b);
     const uint32_t high = b[2] | (uint32_t)b[3] << 8;
-    for (int s = 0; s < SUBS; s++) {
-        const int sc = (b[4 + s / 2] >> 4 * (s & 1) & 15) | (int)(high >> 2 * s & 3) << 4;
-        put_chosen(y + SMALL * s, b + 8 + 16 * s, uneven, d * (float)(sc - 32));
+    for (int t = 0; t < SUBS / 2; t++) {
+        const int s = SUBS / 2 * half + t, sc = (b[4 + s / 2] >> 4 * (s & 1) & 15) | (int)(high >> 2 * s & 3)
+                                                                                         << 4;
+        put_chosen(y + SMALL * t, b + 8 + 16 * s, uneven, d * (float)(sc - 32));
     }
 }
 
-/* `type` and `load` are always known where this is called. */
-static inline __attribute__((always_inline)) void
-each(float *y, const uint8_t *b, size_t n, enum block_type type, void (*load)(float *, const uint8_t *))
+/* `type` and `load` are always known where these are called. */
+HALF_OF each(float *y, const uint8_t *b, size_t n, enum block_type type,
+             void (*load)(float *, const uint8_t *))
 {
-    for (size_t i = 0; i < n; i++, y += block_values(type), b += block_bytes(type))
+    for (size_t i = 0; i < n; i++, y += SMALL, b += block_bytes(type))
         load(y, b);
 }
 
-static void load_whole(float *y, const uint8_t *b, enum block_type type, size_t n)
+HALF_OF each_half(float *y, const uint8_t *row, size_t from, size_t n, enum block_type type,
+                  void (*load)(float *, const uint8_t *, int))
 {
+    for (size_t i = from; i < from + n; i++, y += PART)
+        if (i % 2)
+            load(y, row + i / 2 * block_bytes(type), 1);
+        else
+            load(y, row + i / 2 * block_bytes(type), 0);
+}
+
+/* What is made at once: a small block or half of a large one. */
+static inline size_t part_values(enum block_type type)
+{
+    return block_values(type) < PART ? block_values(type) : PART;
+}
+
+static void load_parts(float *y, const uint8_t *row, enum block_type type, size_t from, size_t n)
+{
+    const uint8_t *b = row + from * block_bytes(type); /* of small blocks */
     switch (type) {
     case BLOCK_Q4_0: each(y, b, n, BLOCK_Q4_0, q4_0); break;
     case BLOCK_Q4_1: each(y, b, n, BLOCK_Q4_1, q4_1); break;
     case BLOCK_Q5_0: each(y, b, n, BLOCK_Q5_0, q5_0); break;
     case BLOCK_Q5_1: each(y, b, n, BLOCK_Q5_1, q5_1); break;
     case BLOCK_Q8_0: each(y, b, n, BLOCK_Q8_0, q8_0); break;
-    case BLOCK_Q2_K: each(y, b, n, BLOCK_Q2_K, q2_k); break;
-    case BLOCK_Q3_K: each(y, b, n, BLOCK_Q3_K, q3_k); break;
-    case BLOCK_Q4_K: each(y, b, n, BLOCK_Q4_K, q4_k); break;
-    case BLOCK_Q5_K: each(y, b, n, BLOCK_Q5_K, q5_k); break;
-    case BLOCK_Q6_K: each(y, b, n, BLOCK_Q6_K, q6_k); break;
+    case BLOCK_Q2_K: each_half(y, row, from, n, BLOCK_Q2_K, q2_k); break;
+    case BLOCK_Q3_K: each_half(y, row, from, n, BLOCK_Q3_K, q3_k); break;
+    case BLOCK_Q4_K: each_half(y, row, from, n, BLOCK_Q4_K, q4_k); break;
+    case BLOCK_Q5_K: each_half(y, row, from, n, BLOCK_Q5_K, q5_k); break;
+    case BLOCK_Q6_K: each_half(y, row, from, n, BLOCK_Q6_K, q6_k); break;
     case BLOCK_IQ4_NL: each(y, b, n, BLOCK_IQ4_NL, iq4_nl); break;
-    case BLOCK_IQ4_XS: each(y, b, n, BLOCK_IQ4_XS, iq4_xs); break;
+    case BLOCK_IQ4_XS: each_half(y, row, from, n, BLOCK_IQ4_XS, iq4_xs); break;
     case BLOCK_MXFP4: each(y, b, n, BLOCK_MXFP4, mxfp4); break;
     case BLOCK_NONE:
     case BLOCK_COUNT: break;
@@ -277,21 +301,23 @@ static void load_whole(float *y, const uint8_t *b, enum block_type type, size_t 
 /* As block_to_f32. */
 static void load_blocks(float *dst, const void *row, enum block_type type, size_t from, size_t n)
 {
-    const size_t values = block_values(type), bytes = block_bytes(type);
-    const uint8_t *at = (const uint8_t *)row + from / values * bytes;
+    const size_t values = part_values(type);
+    size_t at = from / values;
     for (size_t skip = from % values, now; n; dst += now, n -= now, skip = 0) {
         if (!skip && n >= values) {
             now = n - n % values;
-            load_whole(dst, at, type, now / values);
-            at += now / values * bytes;
+            load_parts(dst, row, type, at, now / values);
+            at += now / values;
             continue;
         }
-        float whole[BLOCK_MOST];
+        float whole[PART];
         now = values - skip < n ? values - skip : n;
-        load_whole(whole, at, type, 1);
+        load_parts(whole, row, type, at, 1);
         memcpy(dst, whole + skip, now * sizeof *dst);
-        at += bytes;
+        at++;
     }
 }
+
+#undef HALF_OF
 
 #endif

@@ -13,11 +13,21 @@ enum {
     CACHE_LINE = 64, /* bytes */
     BLOCK_STEP = 128,
     HALVES = 256, /* numbers rounded at once */
+    TOGETHER = 4, /* rows of any matrix, as many as a kernel has together; */
+    DOWN = 16,    /* of one stored by columns: most of a cache line, also where every other row is its own */
+    STEP = 2,     /* the largest that is read together */
+    GROUP_MOST = 256, /* columns of any group */
 };
+
+static size_t stored_row(const struct mat *w, size_t row)
+{
+    return mat_stored_row(w->turn, row) * mat_step(w);
+}
 
 const char *convert_element(struct mat w, size_t row, size_t col)
 {
-    return (const char *)w.data + (mat_stored_row(w.turn, row) * w.cols + col) * dtype_size(w.dtype);
+    const size_t at = stored_row(&w, row);
+    return (const char *)w.data + (w.down ? at + col * w.down : at * w.cols + col) * dtype_size(w.dtype);
 }
 
 size_t convert_row_bytes(struct mat w)
@@ -27,7 +37,7 @@ size_t convert_row_bytes(struct mat w)
 
 const uint8_t *convert_words(struct mat w, size_t row)
 {
-    return (const uint8_t *)w.data + row * convert_row_bytes(w);
+    return (const uint8_t *)w.data + row * mat_step(&w) * convert_row_bytes(w);
 }
 
 void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
@@ -42,7 +52,8 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
 static void convert_fp4(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
     const size_t group = w.quant->group;
-    const uint8_t *side = (const uint8_t *)w.quant->scale + row * quant_groups(group, w.cols) + col / group,
+    const uint8_t *side = (const uint8_t *)w.quant->scale + row * mat_step(&w) * quant_groups(group, w.cols) +
+                          col / group,
                   *from = convert_words(w, row) + col / 2;
     float half[SIDES];
     for (size_t i = 0, now; i < n; i += now) {
@@ -57,7 +68,7 @@ static void convert_quant(const struct kernels *k, float *dst, struct mat w, siz
 {
     const struct quant *q = w.quant;
     float scale[SIDES], bias[SIDES];
-    const size_t group = q->group, first = row * quant_groups(group, w.cols) + col / group;
+    const size_t group = q->group, first = row * mat_step(&w) * quant_groups(group, w.cols) + col / group;
     const uint8_t *from = convert_words(w, row) + col * q->bits / 8;
     for (size_t i = 0, now; i < n; i += now) {
         now = n - i < SIDES * group ? n - i : SIDES * group;
@@ -68,11 +79,79 @@ static void convert_quant(const struct kernels *k, float *dst, struct mat w, siz
 
 static const char *block_row(struct mat w, size_t row)
 {
-    return (const char *)w.data + mat_stored_row(w.turn, row) * block_row_bytes(w.block, w.cols);
+    return (const char *)w.data + stored_row(&w, row) * block_row_bytes(w.block, w.cols);
+}
+
+/* Some columns of a wider matrix are that one's from elsewhere on. */
+static struct mat whole(struct mat w, size_t *col)
+{
+    if (!w.wide)
+        return w;
+    *col += w.left;
+    w.cols = w.wide;
+    w.left = w.wide = 0;
+    return w;
+}
+
+/* Up to DOWN rows. */
+struct down_rows {
+    size_t row, n;
+};
+
+/* Each column gives a run that holds one element of each row. */
+static void convert_down(const struct kernels *k, float *dst, size_t ldd, struct mat w, struct down_rows r,
+                         size_t col, size_t n)
+{
+    const size_t step = mat_step(&w), run = (r.n - 1) * step + 1;
+    float x[(DOWN - 1) * STEP + 1];
+    for (size_t c = 0; c < n; c++) {
+        k->to_f32[w.dtype](x, convert_element(w, r.row, col + c), run);
+        for (size_t i = 0; i < r.n; i++)
+            dst[i * ldd + c] = x[i * step];
+    }
+}
+
+void convert_rows(const struct kernels *k, float *dst, size_t ldd, struct mat w, size_t row, size_t rows,
+                  size_t col, size_t n)
+{
+    const size_t most = w.down && mat_step(&w) <= STEP ? DOWN : 1;
+    w = w.down ? whole(w, &col) : w;
+    for (size_t i = 0, now; i < rows; i += now) {
+        now = rows - i < most ? rows - i : most;
+        if (now > 1)
+            convert_down(k, dst + i * ldd, ldd, w, (struct down_rows){row + i, now}, col, n);
+        else
+            convert_row(k, dst + i * ldd, w, row + i, col, n);
+    }
+}
+
+size_t convert_together(struct mat w)
+{
+    return w.down ? DOWN : TOGETHER;
+}
+
+/* Elements of a row up to where the next group begins; returns how many there are. */
+static size_t convert_start(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col,
+                            size_t n)
+{
+    float group[GROUP_MOST];
+    const size_t step = convert_step(w), skew = col % step;
+    if (!skew)
+        return 0;
+    n = n < step - skew ? n : step - skew;
+    convert_row(k, group, w, row, col - skew, skew + n);
+    for (size_t i = 0; i < n; i++)
+        dst[i] = group[skew + i];
+    return n;
 }
 
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
+    if (w.wide) {
+        w = whole(w, &col);
+        const size_t done = convert_start(k, dst, w, row, col, n);
+        dst += done, col += done, n -= done;
+    }
     if (w.quant && w.quant->kind == QUANT_MXFP4) {
         convert_fp4(k, dst, w, row, col, n);
         return;
@@ -83,6 +162,10 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
     }
     if (w.block) {
         k->block_to_f32(dst, block_row(w, row), w.block, col, n);
+        return;
+    }
+    if (w.down) {
+        convert_down(k, dst, n, w, (struct down_rows){row, 1}, col, n);
         return;
     }
     k->to_f32[w.dtype](dst, convert_element(w, row, col), n);
@@ -104,8 +187,9 @@ static void fetch(const char *from, size_t bytes)
 
 void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
 {
-    if (row >= w.rows)
+    if (row >= w.rows || w.down)
         return;
+    w = whole(w, &col);
     if (w.block) {
         fetch(block_row(w, row) + block_row_bytes(w.block, col), block_row_bytes(w.block, n));
         return;
@@ -133,7 +217,7 @@ void convert_round(float *dst, const float *src, size_t n)
 
 bool convert_is_in_place(struct mat w)
 {
-    return !w.quant && !w.block && !w.turn;
+    return !w.quant && !w.block && !w.turn && !w.step && !w.down && !w.wide;
 }
 
 bool convert_is_plain(struct mat w)

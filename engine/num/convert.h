@@ -8,7 +8,7 @@
 #include "num/mat.h"
 #include "num/kernels.h"
 
-/* Of a matrix that is not quantized. */
+/* Of a matrix that is not quantized; in a row that lies whole the next columns follow. */
 const char *convert_element(struct mat w, size_t row, size_t col);
 /* Of one that is. */
 const uint8_t *convert_words(struct mat w, size_t row);
@@ -22,6 +22,11 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
  * quantized rows col begins a group. */
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n);
 
+/* The same of several rows, into rows of dst that are `ldd` floats apart. Where columns are stored
+ * one after the other this is much faster than row by row. */
+void convert_rows(const struct kernels *k, float *dst, size_t ldd, struct mat w, size_t row, size_t rows,
+                  size_t col, size_t n);
+
 /* Columns that parts of a row are best multiples of: groups must be whole, and of the largest
  * blocks half of one is converted for nothing at most. No more than a group has. */
 size_t convert_step(struct mat w);
@@ -31,6 +36,9 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n);
 
 /* n numbers to the nearest that bf16 has, to even between two; dst may be src. */
 void convert_round(float *dst, const float *src, size_t n);
+
+/* Rows that are best converted at once. */
+size_t convert_together(struct mat w);
 
 /* Elements of its dtype, row after row. */
 bool convert_is_in_place(struct mat w);

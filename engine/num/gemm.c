@@ -90,10 +90,36 @@ static void clear(float *y, size_t n)
         y[i] = 0;
 }
 
+struct mat gemm_cut(struct mat w, size_t first, size_t rows, struct quant *room)
+{
+    const size_t at = first * mat_step(&w);
+    if (w.quant) {
+        const size_t side = w.quant->kind == QUANT_MXFP4 ? 1 : dtype_size(w.quant->side),
+                     before = at * quant_groups(w.quant->group, w.cols) * side;
+        *room = *w.quant;
+        room->scale = (const char *)room->scale + before;
+        room->bias = room->bias ? (const char *)room->bias + before : NULL;
+        w.quant = room;
+    }
+    const size_t row_bytes = w.quant   ? convert_row_bytes(w)
+                             : w.block ? block_row_bytes(w.block, w.cols)
+                                       : (w.down ? 1 : w.cols) * dtype_size(w.dtype);
+    w.data = w.data ? (const char *)w.data + at * row_bytes : NULL; /* heads alone have none */
+    w.rows = rows;
+    return w;
+}
+
+struct mat gemm_columns(struct mat w, size_t first, size_t cols)
+{
+    w.wide = w.wide ? w.wide : w.cols;
+    w.left += first;
+    w.cols = cols;
+    return w;
+}
+
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows)
 {
-    for (size_t r = 0; r < rows; r++)
-        convert_row(num_kernels(num), dst + r * w.cols, w, row + r, 0, w.cols);
+    convert_rows(num_kernels(num), dst, w.cols, w, row, rows, 0, w.cols);
 }
 
 int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
@@ -119,8 +145,7 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
 static float *convert_panel(struct num *num, struct mat w, struct panel p)
 {
     float *dst = num_converted(num, omp_get_thread_num()).data;
-    for (size_t r = 0; r < p.rows; r++)
-        convert_row(num_kernels(num), dst + r * p.cols, w, p.row + r, p.col, p.cols);
+    convert_rows(num_kernels(num), dst, p.cols, w, p.row, p.rows, p.col, p.cols);
     return dst;
 }
 
@@ -141,7 +166,7 @@ static bool next_panel(const struct num *num, struct mat w, struct panel all, st
     }
     if (p->row == all.row + all.rows)
         return false;
-    const size_t wide = w.cols < PANEL_COLS ? w.cols : PANEL_COLS;
+    const size_t all_cols = w.wide ? w.wide : w.cols, wide = all_cols < PANEL_COLS ? all_cols : PANEL_COLS;
     const size_t right = all.col + all.cols, below = all.row + all.rows;
     size_t rows = num_converted(num, 0).floats / wide;
     rows = rows > 16 ? rows / 16 * 16 : rows;
@@ -169,18 +194,28 @@ static void converted_xwt(struct num *num, float *y, const float *x, struct mat 
     }
 }
 
-/* As many rows of x at a time as the panel holds; of rows that it does not, W alone is rounded. */
-static void rounded_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+/* y[n, out] = x[n, in] with W, for OpenBLAS: as many rows of x at a time as the panel holds; of
+ * rows that it does not, W alone is rounded. */
+static void rounded(struct num *num, float *y, size_t out, const float *x, size_t in, struct mat w, size_t n,
+                    bool accumulate,
+                    void (*multiply)(struct num *, float *, const float *, struct mat, size_t, bool, bool))
 {
     const struct scratch panel = num_panel(num);
-    const size_t most = panel.floats / w.cols;
+    const size_t most = panel.floats / in;
     if (!most)
-        converted_xwt(num, y, x, w, n, accumulate, true);
+        multiply(num, y, x, w, n, accumulate, true);
     for (size_t i = 0, now; most && i < n; i += now) {
         now = n - i < most ? n - i : most;
-        convert_round(panel.data, x + i * w.cols, now * w.cols);
-        converted_xwt(num, y + i * w.rows, panel.data, w, now, accumulate, true);
+        convert_round(panel.data, x + i * in, now * in);
+        multiply(num, y + i * out, panel.data, w, now, accumulate, true);
     }
+}
+
+/* What products with W are made of where there are many rows. */
+static enum product_form form_of(const struct num *num, struct mat w)
+{
+    const enum num_compute compute = w.exact ? NUM_F32 : num_compute(num);
+    return compute == NUM_BF16 ? PRODUCT_BF16 : compute == NUM_BYTES ? PRODUCT_BYTES : PRODUCT_F32;
 }
 
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
@@ -205,18 +240,19 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
         bytes_run(num, y, x, w, n, accumulate);
         return;
     }
-    const bool bf16 = num_compute(num) == NUM_BF16;
-    if (product_is_ours(num))
-        product_run(num, &(struct product){y,
-                                           w.rows,
-                                           n,
-                                           w.rows,
-                                           accumulate,
-                                           1,
-                                           {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}},
-                                           bf16});
-    else if (bf16)
-        rounded_xwt(num, y, x, w, n, accumulate);
+    const enum product_form form = form_of(num, w);
+    if (product_is_ours(num) || form == PRODUCT_BYTES)
+        product_run(num,
+                    &(struct product){.c = y,
+                                      .ldc = w.rows,
+                                      .m = n,
+                                      .n = w.rows,
+                                      .accumulate = accumulate,
+                                      .terms = 1,
+                                      .term = {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}},
+                                      .form = form});
+    else if (form == PRODUCT_BF16)
+        rounded(num, y, w.rows, x, w.cols, w, n, accumulate, converted_xwt);
     else if (convert_is_plain(w))
         sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols,
                                                  w.data, w.cols, accumulate, y, w.rows});
@@ -237,8 +273,9 @@ void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
     }
 }
 
-/* Each thread has columns of W and of dx. */
-static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
+/* Each thread has columns of W and of dx. bf16: W is rounded to it. */
+static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate,
+                         bool bf16)
 {
     const size_t parts = parts_of(num, n * w.rows * w.cols),
                  step = convert_step(w) > SHARE ? convert_step(w) : SHARE;
@@ -248,11 +285,33 @@ static void converted_xw(struct num *num, float *dx, const float *dy, struct mat
         if (!s.n)
             continue;
         const struct panel own = {.rows = w.rows, .col = s.from, .cols = s.n};
-        for (struct panel p = {0}; next_panel(num, w, own, &p);)
+        for (struct panel p = {0}; next_panel(num, w, own, &p);) {
+            float *panel = convert_panel(num, w, p);
+            if (bf16)
+                convert_round(panel, panel, p.rows * p.cols);
             sgemm(&(struct blas_product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
-                                         convert_panel(num, w, p), p.cols, accumulate || p.row > 0,
-                                         dx + p.col, w.cols});
+                                         panel, p.cols, accumulate || p.row > 0, dx + p.col, w.cols});
+        }
     }
+}
+
+/* One term of dx = dy · W, and what its rows are rounded by. */
+static struct product product_xw(const struct num *num, float *dx, const float *dy, struct mat w, size_t n,
+                                 bool accumulate, uint32_t noise[2])
+{
+    const enum product_form form = form_of(num, w);
+    const bool is_drawn = form == PRODUCT_BYTES && num_noise(num, w.stream, noise);
+    return (struct product){
+        .c = dx,
+        .ldc = w.cols,
+        .m = n,
+        .n = w.cols,
+        .accumulate = accumulate,
+        .terms = 1,
+        .term = {{.a = dy, .lda = w.rows, .b_by_k = true, .b = w, .k = w.rows, .factor = 1}},
+        .form = form,
+        .noise = is_drawn ? noise : NULL,
+    };
 }
 
 void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
@@ -264,21 +323,17 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
             clear(dx, n * w.cols);
         return;
     }
-    if (product_is_ours(num))
-        product_run(num, &(struct product){
-                             dx,
-                             w.cols,
-                             n,
-                             w.cols,
-                             accumulate,
-                             1,
-                             {{.a = dy, .lda = w.rows, .b_by_k = true, .b = w, .k = w.rows, .factor = 1}},
-                             false});
+    uint32_t noise[2];
+    const struct product p = product_xw(num, dx, dy, w, n, accumulate, noise);
+    if (product_is_ours(num) || p.form == PRODUCT_BYTES)
+        product_run(num, &p);
+    else if (p.form == PRODUCT_BF16)
+        rounded(num, dx, w.cols, dy, w.rows, w, n, accumulate, converted_xw);
     else if (convert_is_plain(w))
         sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
                                                  w.data, w.cols, accumulate, dx, w.cols});
     else
-        converted_xw(num, dx, dy, w, n, accumulate);
+        converted_xw(num, dx, dy, w, n, accumulate, false);
 }
 
 void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
@@ -290,8 +345,13 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
     if (thin_applies(num, rows, cols))
         thin_dw(num, dw, dy, x, n, rows, cols, alpha);
     else if (product_is_ours(num))
-        product_run(num, &(struct product){
-                             dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}, false});
+        product_run(num, &(struct product){.c = dw,
+                                           .ldc = cols,
+                                           .m = rows,
+                                           .n = cols,
+                                           .accumulate = true,
+                                           .terms = 1,
+                                           .term = {{dy, rows, true, true, in, n, alpha}}});
     else
         sgemm_shared(num, &(struct blas_product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x,
                                                  cols, 1, dw, cols});
@@ -301,8 +361,8 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 
 bool gemm_is_joined(const struct num *num, struct mat w, size_t n)
 {
-    return product_is_ours(num) && num_compute(num) != NUM_BF16 && !num_is_invariant(num) && n && w.rows &&
-           w.cols && !few_applies(num, &(struct gemm_xwt){.w = w, .n = n}) && !bytes_applies(num, w, n);
+    return product_is_joined(num, form_of(num, w)) && !num_is_invariant(num) && n && w.rows && w.cols &&
+           !few_applies(num, &(struct gemm_xwt){.w = w, .n = n}) && !bytes_applies(num, w, n);
 }
 
 void gemm_xwt_joined(struct num *num, float *y, const float *x, struct mat w,
@@ -318,6 +378,7 @@ void gemm_xwt_joined(struct num *num, float *y, const float *x, struct mat w,
                     .terms = 2,
                     .term = {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1},
                              {.a = second->x, .lda = b.cols, .b = b, .k = b.cols, .factor = second->factor}},
+                    .form = form_of(num, w),
                 });
 }
 
@@ -325,14 +386,9 @@ void gemm_xw_joined(struct num *num, float *dx, const float *dy, struct mat w,
                     const struct gemm_second *second, size_t n, bool accumulate)
 {
     const struct mat b = second->w;
-    product_run(num, &(struct product){
-                         .c = dx,
-                         .ldc = w.cols,
-                         .m = n,
-                         .n = w.cols,
-                         .accumulate = accumulate,
-                         .terms = 2,
-                         .term = {{dy, w.rows, false, true, w, w.rows, 1},
-                                  {second->x, b.rows, false, true, b, b.rows, second->factor}},
-                     });
+    uint32_t noise[2];
+    struct product p = product_xw(num, dx, dy, w, n, accumulate, noise);
+    p.terms = 2;
+    p.term[1] = (struct product_term){second->x, b.rows, false, true, b, b.rows, second->factor};
+    product_run(num, &p);
 }

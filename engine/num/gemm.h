@@ -12,6 +12,14 @@
 #include "num/mat.h"
 #include "num/num.h"
 
+/* W of rows `first` … first+rows−1 alone. room (borrowed by it) is filled where W is quantized. Of
+ * W with `turn` first is a multiple of that; W has no scales of blocks. */
+struct mat gemm_cut(struct mat w, size_t first, size_t rows, struct quant *room);
+
+/* W of columns `first` … first+cols−1 alone, for gemm_xw and gemm_xw_joined: a column of what they
+ * give has the same bits as with all of W. */
+struct mat gemm_columns(struct mat w, size_t first, size_t cols);
+
 /* Rows row … row+rows−1 of W in f32 into dst [rows, W.cols], by the calling thread alone. */
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows);
 

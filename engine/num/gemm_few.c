@@ -15,9 +15,10 @@ enum {
     FEW_ROWS = 12,      /* up to here reading W dominates; measured */
     SMALL = 1 << 15,    /* elements below which waking threads costs more than it saves */
     SHARE = 1 << 18,    /* the fewest a thread takes at once: some twenty microseconds */
-    CONVERTED = 4,      /* rows that are converted at once: as many as a kernel has together, */
-    TILE = 6,           /* and rows of x */
+    TILE = 6,           /* rows of x that a kernel has together */
     IN_CACHE = 1 << 17, /* floats of x that stay in the second cache while W passes */
+    X_BYTES = 1 << 18,  /* of x in whole numbers that stay there */
+    X_TOGETHER = 8,     /* rows of x that a kernel has together */
     APART = 512,        /* floats: rows of x that lie a multiple of this apart share few sets of a cache, */
     PAD = 16,           /* and this many more between them help; measured */
     FEW_TO_PAD = 2,     /* rows of x up to which it does not matter */
@@ -61,10 +62,9 @@ static void converted_dots(const struct num *num, float *y, const struct x_rows 
     const size_t most = room.floats / w.cols;
     for (size_t at = 0, now; at < s.rows; at += now) {
         now = min_size(most, s.rows - at);
-        for (size_t r = 0; r < now; r++) {
+        for (size_t r = 0; r < now; r++)
             convert_fetch(w, s.row + at + r + most, 0, w.cols);
-            convert_row(k, room.data + r * w.cols, w, s.row + at + r, 0, w.cols);
-        }
+        convert_rows(k, room.data, w.cols, w, s.row + at, now, 0, w.cols);
         k->dots[DTYPE_F32](y + s.row + at, w.rows, x->x, x->ld, x->n, room.data, w.cols, now, w.cols,
                            accumulate);
     }
@@ -87,7 +87,7 @@ static void plain_dots(const struct num *num, const struct gemm_xwt *p, struct r
     const struct mat w = p->w;
     const bool in_place = convert_is_in_place(w);
     const struct scratch lane = num_lane(num, omp_get_thread_num());
-    const size_t rows = in_place ? 0 : min_size(CONVERTED, lane.floats / w.cols);
+    const size_t rows = in_place ? 0 : min_size(convert_together(w), lane.floats / w.cols);
     const struct scratch converted = {lane.data, rows * w.cols},
                          room = {lane.data + converted.floats, lane.floats - converted.floats};
     const size_t fit = max_size(IN_CACHE / w.cols, TILE), times = (p->n + fit - 1) / fit,
@@ -193,39 +193,86 @@ static void quant_span(const struct num *num, const struct gemm_xwt *p, struct i
 
 /* --- blocks --- */
 
-static const uint8_t *block_row(struct mat w, size_t stored)
+/* MXFP4 of safetensors has the numbers of a group one after the other, and scales elsewhere; a
+ * block has its scale first, and number i and i + 16 in one byte. */
+static void block_of_group(uint8_t *block, uint8_t scale, const uint8_t *group)
 {
-    return (const uint8_t *)w.data + stored * block_row_bytes(w.block, w.cols);
+    typedef uint8_t bytes16 __attribute__((vector_size(16)));
+    typedef uint16_t halves8 __attribute__((vector_size(16)));
+    bytes16 both;
+    memcpy(&both, group, sizeof both);
+    const bytes16 even = both & 15, odd = (bytes16)((halves8)both >> 4) & 15,
+                  first = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
+                                                  7, 23),
+                  last = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+                                                 30, 15, 31);
+    both = first | (bytes16)((halves8)last << 4);
+    block[0] = scale;
+    memcpy(block + 1, &both, sizeof both);
 }
 
-/* As many streams of rows as they are stored. */
-static void block_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
+/* A row of W as blocks: as it is stored, or made in `room`. */
+static const uint8_t *block_row(struct mat w, size_t stored, uint8_t *room)
+{
+    enum { GROUP = QUANT_FP4_GROUP / 2, BLOCK = GROUP + 1, FETCH = 1024 /* bytes */ };
+    if (w.block)
+        return (const uint8_t *)w.data + stored * block_row_bytes(w.block, w.cols);
+    const size_t groups = quant_groups(QUANT_FP4_GROUP, w.cols);
+    const uint8_t *scale = (const uint8_t *)w.quant->scale + stored * mat_step(&w) * groups,
+                  *words = convert_words(w, stored);
+    for (size_t g = 0; g < groups; g++) {
+        __builtin_prefetch(words + g * GROUP + FETCH);
+        block_of_group(room + g * BLOCK, scale[g], words + g * GROUP);
+    }
+    return room;
+}
+
+/* Rows s of W, as many streams as they are stored, with n rows of x. */
+static void block_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, size_t n,
+                          struct row_span s)
 {
     const struct mat w = p->w;
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
     struct int_block_dots d = {.y = p->y,
                                .ldy = w.rows,
-                               .n = p->n,
+                               .n = n,
                                .rows = INT_ROWS,
                                .x = x,
                                .x_bytes = int_row_bytes(w),
                                .cols = w.cols,
-                               .type = w.block,
+                               .type = int_block_of(w),
                                .accumulate = p->accumulate};
+    const size_t row_bytes = block_row_bytes(d.type, w.cols);
+    uint8_t *room = (uint8_t *)num_lane(num, omp_get_thread_num()).data;
     for (size_t i = 0; i < apart + (rest > 0); i++) {
         d.rows = i < apart ? INT_ROWS : rest;
         for (size_t r = 0; r < d.rows; r++) {
             const size_t stored = i < apart ? s.row + r * apart + i : s.row + INT_ROWS * apart + r;
-            d.w[r] = block_row(w, stored);
+            d.w[r] = block_row(w, stored, room + r * row_bytes);
             d.to[r] = mat_row_stored(w.turn, stored);
         }
         num_integers(num)->block_dots(&d);
     }
 }
 
+/* Of many rows of x as many at a time as stay in the second cache. */
+static void block_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
+{
+    const size_t bytes = int_row_bytes(p->w), fit = max_size(X_BYTES / bytes / X_TOGETHER, 1) * X_TOGETHER;
+    struct gemm_xwt part = *p;
+    for (size_t i = 0, now; i < p->n; i += now) {
+        now = min_size(p->n - i, fit);
+        block_streams(num, &part, x, now, s);
+        part.y += now * p->w.rows;
+        x.bytes += now * bytes;
+        x.scale = (float *)((char *)x.scale + now * bytes);
+        x.sum = (float *)((char *)x.sum + now * bytes);
+    }
+}
+
 static void int_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
 {
-    if (p->w.block)
+    if (int_block_of(p->w))
         block_span(num, p, x, s);
     else
         quant_span(num, p, x, s);
@@ -245,10 +292,12 @@ bool few_applies(const struct num *num, const struct gemm_xwt *p)
 /* Whether x is the same for both in whole numbers. */
 static bool is_same_form(struct mat a, struct mat b)
 {
-    if (a.block && b.block)
-        return int_block_group(a.block) == int_block_group(b.block) &&
-               int_block_is_split(a.block) == int_block_is_split(b.block) &&
-               int_block_top(a.block) == int_block_top(b.block);
+    const enum block_type one = int_block_of(a), other = int_block_of(b);
+    if (one && other)
+        return int_block_group(one) == int_block_group(other) &&
+               int_block_sums(one) == int_block_sums(other) &&
+               int_block_order(one) == int_block_order(other) &&
+               int_block_bytes(one) == int_block_bytes(other);
     return quant_is_whole(a.quant) && quant_is_whole(b.quant) && a.quant->bits == b.quant->bits &&
            a.quant->group == b.quant->group;
 }
@@ -304,10 +353,21 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
 /* A row of x for W. */
 static void to_whole(const struct num *num, const struct int_row *to, const float *x, struct mat w)
 {
-    if (w.block)
-        num_integers(num)->block_quantize(to, x, w.cols, w.block);
+    if (int_block_of(w))
+        num_integers(num)->block_quantize(to, x, w.cols, int_block_of(w));
     else
         num_integers(num)->quantize(to, x, w.cols, w.quant->bits, w.quant->group, few_form(num, w));
+}
+
+/* All rows of x, to where `at` is in the panel. */
+static void all_to_whole(const struct num *num, const struct gemm_xwt *p, char *at)
+{
+    const int threads = p->n * p->w.cols > SMALL ? num_threads(num) : 1;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (size_t r = 0; r < p->n; r++) {
+        const struct int_row to = int_row_from(at, p->w, r);
+        to_whole(num, &to, p->x + r * p->w.cols, p->w);
+    }
 }
 
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
@@ -318,10 +378,7 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
         elements += p[i].w.rows * p[i].w.cols;
         if (!int_applies(p[i].w) || (i && has_same_x(&p[i], &p[i - 1])))
             continue;
-        for (size_t r = 0; r < p[i].n; r++) {
-            const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);
-            to_whole(num, &to, p[i].x + r * p[i].w.cols, p[i].w);
-        }
+        all_to_whole(num, &p[i], (char *)num_panel(num).data + at);
     }
     const size_t threads = elements > SMALL ? (size_t)num_threads(num) : 1, even = elements / threads + 1;
     const struct cut cut = {elements, even < SHARE ? even : SHARE, threads};

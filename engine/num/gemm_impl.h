@@ -32,37 +32,49 @@ void bytes_run(struct num *num, float *y, const float *x, struct mat w, size_t n
 
 /* --- a row of x in whole numbers: the numbers, the scale of each group, the sum of each group - */
 
+/* The blocks that W is multiplied in, stored so or made so row by row; BLOCK_NONE: in none. */
+static inline enum block_type int_block_of(struct mat w)
+{
+    return !w.block && quant_is_fp4(w.quant, w.cols) ? BLOCK_MXFP4 : w.block;
+}
+
 /* Whether products of few rows with W are made of whole numbers. */
 static inline bool int_applies(struct mat w)
 {
-    return w.block || quant_is_whole(w.quant);
+    return int_block_of(w) || quant_is_whole(w.quant);
 }
 
-/* Columns that a row has there, and groups. */
-static inline size_t int_cols_of(struct mat w)
-{
-    return w.block ? int_block_cols(w.cols) : int_cols(w.cols);
-}
+/* How much of each a row has there: of the numbers bytes, multiples of 64. */
+struct int_room {
+    size_t bytes, scales, sums;
+};
 
-static inline size_t int_groups_of(struct mat w)
+static inline struct int_room int_room_of(struct mat w)
 {
-    return w.block ? int_block_cols(w.cols) / int_block_group(w.block) : int_groups(w.cols, w.quant->group);
+    const enum block_type block = int_block_of(w);
+    if (block) {
+        const size_t cols = int_block_cols(w.cols);
+        return (struct int_room){int_block_bytes(block) * cols, cols / int_block_group(block),
+                                 cols / int_block_sums(block)};
+    }
+    const size_t groups = int_groups(w.cols, w.quant->group);
+    return (struct int_room){int_cols(w.cols) * sizeof(int16_t), groups, groups};
 }
 
 static inline size_t int_row_bytes(struct mat w)
 {
-    const size_t sides = 2 * int_groups_of(w) * sizeof(float), planes = w.block ? 2 : 1;
-    return (planes * int_cols_of(w) * sizeof(int16_t) + sides + 63) / 64 * 64;
+    const struct int_room room = int_room_of(w);
+    return (room.bytes + (room.scales + room.sums) * sizeof(float) + 63) / 64 * 64;
 }
 
 /* Row i of those from `at` on. */
 static inline struct int_row int_row_from(char *at, struct mat w, size_t i)
 {
+    const struct int_room room = int_room_of(w);
     struct int_row r = {.q = (void *)(at + i * int_row_bytes(w))};
     r.bytes = (void *)r.q;
-    r.low = r.q + int_cols_of(w);
-    r.scale = (void *)(r.q + (w.block ? 2 : 1) * int_cols_of(w));
-    r.sum = r.scale + int_groups_of(w);
+    r.scale = (void *)(r.bytes + room.bytes);
+    r.sum = r.scale + room.scales;
     return r;
 }
 

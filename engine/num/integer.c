@@ -7,6 +7,7 @@
 
 #include "num/integer_block.h"
 #include "num/integer_few.h"
+#include "num/integer_isa.h"
 #include "num/integer_simd.h"
 #include "num/integer_x.h"
 
@@ -119,15 +120,7 @@ static void tile(const struct int_tile *t)
 
 extern const struct int_kernels INTEGERS;
 const struct int_kernels INTEGERS = {
-#if defined __AVX512VNNI__
-    .isa = "vnni",
-#elif defined __AVXVNNI__
-    .isa = "avxvnni",
-#elif defined __AVX2__
-    .isa = "avx2",
-#else
-    .isa = "base",
-#endif
+    .isa = INTEGER_ISA,
     .fours = FOURS,
     .tall = TALL,
     .quantize = quantize,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole
- * numbers of 16 bits (of 24 where W is in blocks) with a scale for each group, a sum within a group
- * is exact, and only the groups' sums are scaled and added in f32. So all tables give the same
- * bits: what they compute is written without fused operations, in an order that no width changes.
- * integer.c is compiled once per instruction set, each object exporting one table; isa.c picks. A
- * kernel works on one thread and never allocates. */
+ * numbers of 16 bits (of 23 where W is in blocks) with a scale for each group, a sum within a
+ * group is exact, and only the groups' sums are scaled and added in f32. So all tables give the
+ * same bits: what they compute is written without fused operations, in an order that no width
+ * changes. integer.c is compiled once per instruction set, each object exporting one table; isa.c
+ * picks. A kernel works on one thread and never allocates. */
 #ifndef NUM_INTEGER_H
 #define NUM_INTEGER_H
 
@@ -51,7 +51,6 @@ struct int_row {
     int16_t *q;
     int8_t *bytes;
     float *scale, *sum; /* [int_groups] */
-    int16_t *low;       /* for W in blocks: what is left where a number of q counts 256 */
 };
 
 /* y[i·ldy + r·apart] (+)= x_i · (row r of W) for i < n and r < rows. Row i of x lies i·x_bytes
@@ -72,25 +71,63 @@ struct int_dots {
     bool accumulate;
 };
 
-/* W in blocks: what shares a scale of x, as many columns as share one of W. x is padded to whole
- * spans with zeros. */
+/* W in blocks of 256, whose parts have scales that are whole numbers. */
+static inline bool int_block_is_large(enum block_type type)
+{
+    return block_values(type) == INT_SPAN;
+}
+/* What shares a scale of x: a block of W. x is padded to whole spans with zeros. */
 static inline size_t int_block_group(enum block_type type)
+{
+    return block_values(type);
+}
+/* What shares a sum of x: as many columns as share a scale of W. */
+static inline size_t int_block_sums(enum block_type type)
 {
     return type == BLOCK_Q2_K || type == BLOCK_Q3_K || type == BLOCK_Q6_K ? 16 : 32;
 }
-/* Whether one byte of W holds a number of the first half of a group and one of the second: then
- * x has of each 128 columns the first halves of all four groups before the second. */
-static inline bool int_block_is_split(enum block_type type)
+/* Where x has each sixteen columns of a span, so that vectors of W of any width meet them: as they
+ * come; of 128 columns the first halves of all four blocks before the second; of 128 columns those
+ * of low nibbles before those of high ones, and of the two groups that are such nibbles the halves
+ * a b and c d as a d b c: both vectors of 32 have a group in each half, and share their scales; or
+ * by twos that W has in the same bits. */
+enum int_block_order { ORDER_PLAIN, ORDER_SPLIT, ORDER_NIBBLES, ORDER_PAIRS };
+
+static inline enum int_block_order int_block_order(enum block_type type)
 {
-    return type != BLOCK_Q8_0 && (type < BLOCK_Q2_K || type > BLOCK_Q6_K);
+    switch (type) {
+    case BLOCK_Q6_K: return ORDER_PLAIN;
+    case BLOCK_Q4_K:
+    case BLOCK_Q5_K: return ORDER_NIBBLES;
+    case BLOCK_Q2_K:
+    case BLOCK_Q3_K: return ORDER_PAIRS;
+    default: return ORDER_SPLIT;
+    }
 }
-/* The largest number of x: the products of a lane add up in 32 bits, of levels up to 63 or up to
- * 255, four or, of halves, eight. */
-static inline int32_t int_block_top(enum block_type type)
+/* Whether levels are signed bytes; others are from 0 to 63. */
+static inline bool int_block_is_signed(enum block_type type)
 {
-    return type == BLOCK_Q8_0                             ? 1 << 21
-           : type == BLOCK_IQ4_NL || type == BLOCK_IQ4_XS ? 1 << 20
-                                                          : (1 << 22) - 1;
+    return type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL || type == BLOCK_IQ4_XS;
+}
+/* Whether x is two numbers of 16 bits, as levels of small blocks need it that are signed: the
+ * second counts 2⁻¹⁴. Rounding x to 23 bits would be seen with weights of eight. */
+static inline bool int_block_is_long(enum block_type type)
+{
+    return type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL;
+}
+/* Where the scale and the sum of x come that meet block i of a span of small ones: those of blocks
+ * at even places first, as vectors take the scales of two blocks (scales_of_sums). */
+static inline size_t int_small_place(size_t i)
+{
+    return i % 2 * 4 + i / 2;
+}
+/* Otherwise the largest number of x: in three bytes that count 255 · 2⁷, 2⁷ and 1, up to ±127, ±127
+ * and from −64 to 63, so that two products fit into 16 bits, and sums of eight into 32. */
+enum { INT_BLOCK_TOP = (127 * 255 + 127) * 128 + 63 };
+/* Bytes of a number of x: of long ones two are for tables that take levels plus 128. */
+static inline size_t int_block_bytes(enum block_type type)
+{
+    return int_block_is_long(type) ? 6 : 3;
 }
 static inline size_t int_block_cols(size_t cols)
 {
@@ -140,7 +177,8 @@ struct int_kernels {
     void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
                      enum int_form form);
     void (*dots)(const struct int_dots *d);
-    /* The same for W in blocks: 24 bits, in groups of int_block_group. */
+    /* The same for W in blocks: of each 64 numbers, in their order, 64 times each of the bytes;
+     * scales for each int_block_group, sums for each int_block_sums. */
     void (*block_quantize)(const struct int_row *to, const float *x, size_t cols, enum block_type type);
     void (*block_dots)(const struct int_block_dots *d);
     /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Vectors of 32 bytes, whatever the CPU's are, for integer.c and what is included there, and there
- * alone. Nothing here is fused: a multiplication and an addition stay two. */
+ * alone. Nothing here is fused but what is exact (add_exact): a multiplication and an
+ * addition stay two. */
 #ifndef NUM_INTEGER_SIMD_H
 #define NUM_INTEGER_SIMD_H
 
@@ -40,6 +41,10 @@ typedef uint16_t vh __attribute__((vector_size(32)));
 typedef uint8_t vb __attribute__((vector_size(32)));
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef float v4 __attribute__((vector_size(16)));
+typedef int16_t v8i __attribute__((vector_size(16)));
+typedef int8_t v16s __attribute__((vector_size(16)));
+typedef uint8_t v16b __attribute__((vector_size(16)));
+typedef int64_t v2l __attribute__((vector_size(16)));
 
 /* The widest that the CPU has. */
 #if defined __AVX512VNNI__
@@ -102,6 +107,59 @@ INLINE wi add_bytes(wi acc, wb w, wb x)
     typedef int16_t signed_h __attribute__((vector_size(32)));
     const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
     return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
+#endif
+}
+
+/* acc plus v times a power of two: the product is exact, so that one rounding is as good as two. */
+INLINE wf add_exact(wf acc, wf v, const float by)
+{
+#if defined __AVX512VNNI__
+    return (wf)_mm512_fmadd_ps((__m512)v, _mm512_set1_ps(by), (__m512)acc);
+#elif defined __AVX2__
+    return (wf)_mm256_fmadd_ps((__m256)v, _mm256_set1_ps(by), (__m256)acc);
+#else
+    return acc + v * (by - (wf){0});
+#endif
+}
+
+/* In each 16 bits, the sum of the two products of a byte of w and a signed one of x; it fits. */
+INLINE wh two_products(wb w, wb x)
+{
+#if defined __AVX512VNNI__
+    return (wh)_mm512_maddubs_epi16((__m512i)w, (__m512i)x);
+#elif defined __AVX2__
+    return (wh)_mm256_maddubs_epi16((__m256i)w, (__m256i)x);
+#else
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    return ((wh)w & 255) * (wh)((signed_h)((vh)x << 8) >> 8) + ((wh)w >> 8) * (wh)((signed_h)x >> 8);
+#endif
+}
+
+/* The same of signed bytes of w; x is −127 or more. */
+INLINE wh two_signed(wb w, wb x)
+{
+#if defined __AVX512VNNI__
+    const __m512i v = (__m512i)x, turned = _mm512_mask_sub_epi8(v, _mm512_movepi8_mask((__m512i)w),
+                                                                _mm512_setzero_si512(), v);
+    return (wh)_mm512_maddubs_epi16(_mm512_abs_epi8((__m512i)w), turned);
+#elif defined __AVX2__
+    return (wh)_mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
+#else
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    return (wh)((signed_h)((vh)w << 8) >> 8) * (wh)((signed_h)((vh)x << 8) >> 8) +
+           (wh)((signed_h)w >> 8) * (wh)((signed_h)x >> 8);
+#endif
+}
+
+/* As add_products, in the widest vectors. */
+INLINE wi add_wide(wi acc, wh a, wh b)
+{
+#if defined __AVX512VNNI__
+    return (wi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);
+#elif defined __AVXVNNI__
+    return (wi)_mm256_dpwssd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
+#else
+    return add_products(acc, a, b);
 #endif
 }
 

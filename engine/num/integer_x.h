@@ -60,27 +60,34 @@ INLINE float most_of(const float *x, size_t n)
     return ret;
 }
 
-/* The whole numbers of a group of n elements, up to ±top, in the low halves of q; *ret_sum of what
- * they stand for. Returns their scale. */
-INLINE float group_levels(vi *q, const float *x, size_t n, const float top, float *ret_sum)
+enum { MAGIC = 0x4b400000 }; /* the bits of 1.5 · 2²³: adding it leaves a whole number in the lowest bits */
+
+/* The whole numbers of a group of n elements, up to ±top, in the low halves of q, each plus MAGIC.
+ * Returns their scale. */
+INLINE float group_levels(vi *q, const float *x, size_t n, const float top)
 {
-    const float most = most_of(x, n),
-                magic = 0x1.8p23f;             /* adding it leaves a whole number in the lowest bits */
+    const float most = most_of(x, n), magic = 0x1.8p23f;
     if (!(most > 1e-30f && most <= FLT_MAX)) { /* nearly nothing, which has no inverse, or not finite */
-        memset(q, 0, n / LANES * sizeof *q);
-        return *ret_sum = most > 1e-30f || isnan(most) ? NAN : 0;
+        for (size_t i = 0; i < n / LANES; i++)
+            q[i] = MAGIC - (vi){0};
+        return most > 1e-30f || isnan(most) ? NAN : 0;
     }
-    const float scale = most / top, inverse = top / most;
-    vu sum = {0};
-    for (size_t i = 0; i < n / LANES; i++) {
+    const float inverse = top / most;
+    for (size_t i = 0; i < n / LANES; i++)
         q[i] = (vi)(load(x + i * LANES) * splat(inverse) + splat(magic));
-        sum += (vu)q[i] - 0x4b400000u; /* the bits of magic */
-    }
+    return most / top;
+}
+
+/* What n of them stand for, together. */
+INLINE float levels_sum(const vi *q, size_t n, float scale)
+{
+    vu sum = {0};
+    for (size_t i = 0; i < n / LANES; i++)
+        sum += (vu)q[i] - MAGIC;
     sum += __builtin_shufflevector(sum, sum, 4, 5, 6, 7, 0, 1, 2, 3);
     sum += __builtin_shufflevector(sum, sum, 2, 3, 0, 1, 6, 7, 4, 5);
     sum += __builtin_shufflevector(sum, sum, 1, 0, 3, 2, 5, 4, 7, 6);
-    *ret_sum = (float)(int32_t)sum[0] * scale;
-    return scale;
+    return (float)(int32_t)sum[0] * scale;
 }
 
 /* In what order a step lies. Of weights of 8 bits in four vectors, of each half the even and the
@@ -144,11 +151,10 @@ INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, 
             memcpy(padded, from, (cols - at) * sizeof *x);
             from = padded;
         }
-        if (each == INT_STEP)
-            to->scale[g] = group_levels(q, from, INT_STEP, top, &to->sum[g]), g++;
-        else
-            for (size_t i = 0; i < INT_STEP; i += INT_STEP / 2, g++)
-                to->scale[g] = group_levels(q + i / LANES, from + i, INT_STEP / 2, top, &to->sum[g]);
+        for (size_t i = 0; i < INT_STEP; i += each, g++) {
+            to->scale[g] = group_levels(q + i / LANES, from + i, each, top);
+            to->sum[g] = levels_sum(q + i / LANES, each, to->scale[g]);
+        }
         put_step(to, at, q, order);
     }
 }
@@ -166,63 +172,189 @@ static inline void quantize(const struct int_row *to, const float *x, size_t col
         quantize_any(to, x, cols, group, TOP_HALVES, FOURS ? TWO_BYTES_BY_TWOS : BY_FOURTHS);
 }
 
-/* The first halves of four groups, then their second ones. */
-INLINE void split_groups(vi q[2 * PIECES])
+/* --- for W in blocks --- */
+
+enum { SIXTEENS = INT_SPAN / 16, SPAN_PIECES = INT_SPAN / LANES };
+
+/* Where sixteen columns of a span come (enum int_block_order). */
+INLINE size_t sixteen_place(const size_t i, const enum int_block_order order)
 {
-    vi halves[2 * PIECES];
-    UNROLL
-    for (size_t i = 0; i < 2 * PIECES; i++)
-        halves[i % 4 / 2 * PIECES + i / 4 * 2 + i % 2] = q[i];
-    memcpy(q, halves, sizeof halves);
+    const size_t run = i / 2, half = i % 2, in_four = run % 4, four = run / 4;
+    switch (order) {
+    case ORDER_SPLIT: return 8 * four + 4 * half + in_four;
+    case ORDER_NIBBLES: return 8 * four + 4 * (in_four % 2) + (2 * half + 3 * (in_four / 2)) % 4;
+    case ORDER_PAIRS: return 4 * in_four + 2 * four + half;
+    case ORDER_PLAIN: break;
+    }
+    return i;
 }
 
-/* What counts 256 of each number, and what is left, from −128 to 127. */
-INLINE void put_both(const struct int_row *to, size_t at, const vi q[PIECES])
+/* Where the sum of a group comes: of sixteen those at even places first, and of small blocks. */
+INLINE size_t sum_place(const size_t i, const size_t sums, const bool is_small)
 {
-    const struct int_row rest = {.q = to->low, .bytes = (int8_t *)to->low};
-    vi high[PIECES], low[PIECES];
+    return sums == 16 ? i % 2 * 8 + i / 2 : is_small ? int_small_place(i) : i;
+}
+
+/* The lowest bytes of a step. */
+INLINE void put_lowest(int8_t *to, const vi v[PIECES])
+{
+    vh h[PIECES / 2];
+    for (size_t i = 0; i < PIECES / 2; i++)
+        h[i] = even_halves((vh)v[2 * i], (vh)v[2 * i + 1]);
+    put_bytes(to, even_bytes((vb)h[0], (vb)h[1]), even_bytes((vb)h[2], (vb)h[3]), false);
+}
+
+/* In what three bytes count: products of 16 bits take 255 · 2⁷ as a factor, where bytes are added
+ * by fours a sum moves by 8 bits and by 7. */
+#if defined __AVX2__ && !defined __AVX512VNNI__ && !defined __AVXVNNI__
+enum { BY_MOVING = 0 };
+#else
+enum { BY_MOVING = 1 };
+#endif
+
+/* What is left of each number where it is counted by 2^bits, which *v becomes. */
+INLINE vi split_low(vi *v, const int bits)
+{
+    const int half = 1 << (bits - 1);
+    const vi low = ((*v + half) & (2 * half - 1)) - half;
+    *v = (*v - low) >> bits;
+    return low;
+}
+
+/* The same by 255. */
+INLINE vi split_255(vi *v)
+{
+    const vi n = (vi)(__builtin_convertvector(*v, vf) * splat(1.0f / 255) + splat(0x1.8p23f)) - MAGIC;
+    const vi low = *v - n * 255;
+    *v = n;
+    return low;
+}
+
+/* A step of numbers in bytes, those that count most first. */
+INLINE void put_three(int8_t *to, const vi q[PIECES], const bool by_moving)
+{
+    vi high[PIECES], middle[PIECES], low[PIECES];
     UNROLL
     for (size_t i = 0; i < PIECES; i++) {
-        const vi n = q[i] - 0x4b400000; /* the bits of magic */
-        high[i] = (n + 128) >> 8;
-        low[i] = n - (high[i] << 8);
+        high[i] = q[i] - MAGIC;
+        low[i] = split_low(&high[i], by_moving ? 8 : 7);
+        middle[i] = by_moving ? split_low(&high[i], 7) : split_255(&high[i]);
     }
-    put_step(to, at, high, FOURS ? TWO_BYTES : BY_TWOS);
-    put_step(&rest, at, low, FOURS ? BYTES : BY_TWOS);
+    put_lowest(to, high);
+    put_lowest(to + INT_STEP, middle);
+    put_lowest(to + 2 * INT_STEP, low);
 }
 
-INLINE void quantize_spans(const struct int_row *to, const float *x, size_t cols, const size_t group,
-                           const bool split, const float top)
+/* What of a type decides how x is kept. */
+struct x_kind {
+    size_t group, sums, bytes;
+    enum int_block_order order;
+};
+
+INLINE void quantize_span(int8_t *to, float *scale, float *sum, const float *x, const struct x_kind kind)
 {
-    enum { TWO_STEPS = 2 * INT_STEP };
-    size_t g = 0;
-    for (size_t at = 0; at < int_block_cols(cols); at += TWO_STEPS) {
-        vi q[2 * PIECES];
-        float padded[TWO_STEPS] = {0};
-        const size_t left = at < cols ? cols - at : 0;
-        const float *from = x + cols - left;
-        if (left < TWO_STEPS) {
-            memcpy(padded, from, left * sizeof *x);
-            from = padded;
-        }
-        for (size_t i = 0; i < TWO_STEPS; i += group, g++)
-            to->scale[g] = group_levels(q + i / LANES, from + i, group, top, &to->sum[g]);
-        if (split)
-            split_groups(q);
-        put_both(to, at, q);
-        put_both(to, at + INT_STEP, q + PIECES);
+    const bool is_small = kind.group != INT_SPAN;
+    vi q[SPAN_PIECES], placed[SPAN_PIECES];
+    for (size_t i = 0; i < INT_SPAN; i += kind.group) {
+        const float by = group_levels(q + i / LANES, x + i, kind.group, (float)INT_BLOCK_TOP);
+        scale[is_small ? int_small_place(i / kind.group) : 0] = by;
+        for (size_t k = i; k < i + kind.group; k += kind.sums)
+            sum[sum_place(k / kind.sums, kind.sums, is_small)] = levels_sum(q + k / LANES, kind.sums, by);
     }
+    for (size_t i = 0; i < SIXTEENS; i++)
+        memcpy(placed + 2 * sixteen_place(i, kind.order), q + 2 * i, 2 * sizeof *q);
+    for (size_t i = 0; i < SPAN_PIECES; i += PIECES, to += kind.bytes * INT_STEP) {
+        put_three(to, placed + i, BY_MOVING && is_small);
+    }
+}
+
+/* Columns from `at` on, in `room` with zeros where there are too few for a span. */
+INLINE const float *whole_span(float room[INT_SPAN], const float *x, size_t at, size_t cols)
+{
+    if (cols - at >= INT_SPAN)
+        return x + at;
+    memset(room, 0, INT_SPAN * sizeof *room);
+    memcpy(room, x + at, (cols - at) * sizeof *x);
+    return room;
+}
+
+INLINE void quantize_spans(const struct int_row *to, const float *x, size_t cols, const struct x_kind kind)
+{
+    for (size_t i = 0; i * INT_SPAN < cols; i++) {
+        float room[INT_SPAN];
+        const float *from = whole_span(room, x, i * INT_SPAN, cols);
+        quantize_span(to->bytes + i * kind.bytes * INT_SPAN, to->scale + i * (INT_SPAN / kind.group),
+                      to->sum + i * (INT_SPAN / kind.sums), from, kind);
+    }
+}
+
+/* Each of a step's numbers of 16 bits: of each half the even ones before the odd ones; or bytes
+ * that count 256 and 1. Then, for tables that take levels plus 128, of each four the sum times
+ * −128. */
+INLINE void put_long(int8_t *to, int8_t *sums, const vi n[PIECES])
+{
+    const struct int_row halves = {.q = (int16_t *)to};
+    uint32_t each[INT_STEP], sum[INT_STEP / 4] = {0}; /* what is not finite has sums beyond int32 */
+    put_step(&halves, 0, n, BY_MOVING ? TWO_BYTES : BY_TWOS);
+    memcpy(each, n, sizeof each);
+    for (size_t i = 0; BY_MOVING && i < INT_STEP; i++)
+        sum[i / 4] -= each[i] * 128;
+    memcpy(sums, sum, sizeof sum);
+}
+
+/* A block of 32: whole numbers up to TOP_HALVES, and 2¹⁴ times what is left. Returns the scale. */
+INLINE float long_levels(vi *whole, vi *rest, const float *x)
+{
+    const float top = TOP_HALVES, scale = group_levels(whole, x, 32, top),
+                inverse = scale > 0 ? top / most_of(x, 32) : 0;
+    for (size_t i = 0; i < 32 / LANES; i++) {
+        whole[i] -= MAGIC;
+        const vf left = load(x + i * LANES) * splat(inverse) - __builtin_convertvector(whole[i], vf);
+        rest[i] = (vi)(left * splat(1 << 14) + splat(0x1.8p23f)) - MAGIC;
+    }
+    return scale;
+}
+
+static void quantize_longs(const struct int_row *to, const float *x, size_t cols)
+{
+    int8_t *bytes = to->bytes;
+    for (size_t at = 0; at < cols; at += INT_SPAN) {
+        vi whole[SPAN_PIECES], rest[SPAN_PIECES], first[SPAN_PIECES], second[SPAN_PIECES];
+        float room[INT_SPAN];
+        const float *from = whole_span(room, x, at, cols);
+        for (size_t i = 0; i < INT_SPAN; i += 32)
+            to->scale[at / 32 + int_small_place(i / 32)] =
+                long_levels(whole + i / LANES, rest + i / LANES, from + i);
+        for (size_t i = 0; i < SIXTEENS; i++) {
+            memcpy(first + 2 * sixteen_place(i, ORDER_SPLIT), whole + 2 * i, 2 * sizeof *whole);
+            memcpy(second + 2 * sixteen_place(i, ORDER_SPLIT), rest + 2 * i, 2 * sizeof *rest);
+        }
+        for (size_t i = 0; i < SPAN_PIECES; i += PIECES, bytes += 6 * INT_STEP) {
+            put_long(bytes, bytes + 4 * INT_STEP, first + i);
+            put_long(bytes + 2 * INT_STEP, bytes + 5 * INT_STEP, second + i);
+        }
+    }
+}
+
+INLINE struct x_kind x_kind(const enum block_type type)
+{
+    return (struct x_kind){int_block_group(type), int_block_sums(type), int_block_bytes(type),
+                           int_block_order(type)};
 }
 
 static inline void block_quantize(const struct int_row *to, const float *x, size_t cols, enum block_type type)
 {
-    const float top = (float)int_block_top(type);
-    if (int_block_group(type) == 16)
-        quantize_spans(to, x, cols, 16, false, top);
-    else if (int_block_is_split(type))
-        quantize_spans(to, x, cols, 32, true, top);
-    else
-        quantize_spans(to, x, cols, 32, false, top);
+    switch (type) {
+    case BLOCK_Q8_0:
+    case BLOCK_IQ4_NL: quantize_longs(to, x, cols); break;
+    case BLOCK_IQ4_XS: quantize_spans(to, x, cols, x_kind(BLOCK_IQ4_XS)); break;
+    case BLOCK_Q6_K: quantize_spans(to, x, cols, x_kind(BLOCK_Q6_K)); break;
+    case BLOCK_Q2_K:
+    case BLOCK_Q3_K: quantize_spans(to, x, cols, x_kind(BLOCK_Q2_K)); break;
+    case BLOCK_Q4_K:
+    case BLOCK_Q5_K: quantize_spans(to, x, cols, x_kind(BLOCK_Q4_K)); break;
+    default: quantize_spans(to, x, cols, x_kind(BLOCK_Q4_0)); break; /* small, with nibbles */
+    }
 }
 
 #endif

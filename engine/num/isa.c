@@ -84,3 +84,20 @@ const struct packed_kernels *isa_pick_packed_bf16(void)
 #endif
     return NULL;
 }
+
+const struct packed_kernels *isa_pick_packed_bytes(void)
+{
+#if HAVE_INTEGERS_vnni
+    if (has_avx512() && __builtin_cpu_supports("avx512vnni"))
+        return &packed_bytes_vnni;
+#endif
+#if HAVE_INTEGERS_avxvnni
+    if (has_avxvnni())
+        return &packed_bytes_avxvnni;
+#endif
+#if HAVE_INTEGERS_avx2
+    if (has_avx2())
+        return &packed_bytes_avx2;
+#endif
+    return &packed_bytes_base;
+}

@@ -145,6 +145,12 @@ static void axpy(float *y, float alpha, const float *x, size_t n)
     store_m(y + i, load_m(y + i, m) + alpha * load_m(x + i, m), m);
 }
 
+static void mul_add(float *y, const float *a, const float *b, size_t n)
+{
+    EACH(i, m, n)
+    store_m(y + i, load_m(y + i, m) + load_m(a + i, m) * load_m(b + i, m), m);
+}
+
 static void scale(float *y, float alpha, size_t n)
 {
     EACH(i, m, n)
@@ -408,6 +414,60 @@ static void clamped_back(float *dg, float *du, const float *dy, const float *g, 
     }
 }
 
+static void gated(float *y, const float *g, const float *u, size_t n, float limit)
+{
+    (void)limit;
+    EACH(i, m, n)
+    store_m(y + i, sigmoid(load_m(g + i, m)) * load_m(u + i, m), m);
+}
+
+static void gated_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n,
+                       float limit)
+{
+    (void)limit;
+    EACH(i, m, n)
+    {
+        vf d = load_m(dy + i, m), up = load_m(u + i, m), s = sigmoid(load_m(g + i, m));
+        store_m(dg + i, d * up * s * (1.0f - s), m);
+        store_m(du + i, d * s, m);
+    }
+}
+
+/* --- the delta rule: a few vectors of columns at a time, which stay in the first cache between
+ * reading and writing them --- */
+
+INLINE void delta_columns(const struct delta_step *t, size_t i, const int nv, size_t m)
+{
+    vf y[4] = {0}, o[4] = {0}, u[4];
+    float *s = t->s + i;
+    for (size_t p = 0; p < t->keys; p++, s += t->n)
+        for (int j = 0; j < nv; j++) {
+            const vf is = load_m(s + j * VL, m);
+            y[j] += t->k[p] * is;
+            o[j] += t->q[p] * is;
+        }
+    for (int j = 0; j < nv; j++) {
+        const size_t at = i + (size_t)j * VL;
+        u[j] = t->beta * (load_m(t->v + at, m) - t->decay * y[j]);
+        store_m(t->o + at, t->decay * o[j] + t->qk * u[j], m);
+    }
+    s = t->s + i;
+    for (size_t p = 0; p < t->keys; p++, s += t->n)
+        for (int j = 0; j < nv; j++)
+            store_m(s + j * VL, t->decay * load_m(s + j * VL, m) + t->k[p] * u[j], m);
+}
+
+static void delta(const struct delta_step *t)
+{
+    size_t i = 0;
+    for (; i + 4 * VL <= t->n; i += 4 * VL)
+        delta_columns(t, i, 4, VL);
+    for (; i + VL <= t->n; i += VL)
+        delta_columns(t, i, 1, VL);
+    if (i < t->n)
+        delta_columns(t, i, 1, t->n - i);
+}
+
 static void adamw(float *w, float *m1, float *v2, const float *g, size_t n, const struct adamw_consts *c)
 {
     EACH(i, m, n)
@@ -468,6 +528,21 @@ static void dropout(float *y, const float *x, size_t groups, uint64_t group, con
         }
 }
 
+typedef uint8_t vbytes __attribute__((vector_size(VL)));
+
+static void noise(uint8_t *to, size_t groups, uint64_t group, const uint32_t key[2])
+{
+    for (size_t g = 0; g < groups; g++, to += NOISE_GROUP)
+        for (size_t b = 0; b < DROPOUT_BLOCKS; b += VL) {
+            vu draw[4];
+            philox_blocks(draw, (group + g) * DROPOUT_BLOCKS + b, key);
+            for (size_t i = 0; i < 16; i++) {
+                const vbytes bytes = __builtin_convertvector(draw[i / 4] >> (unsigned)(i % 4 * 8), vbytes);
+                memcpy(to + i * DROPOUT_BLOCKS + b, &bytes, sizeof bytes);
+            }
+        }
+}
+
 extern const struct kernels KERNELS;
 const struct kernels KERNELS = {
     .isa = VL == 16  ? "avx512"
@@ -492,6 +567,7 @@ const struct kernels KERNELS = {
     .transpose = transpose,
     .add = add,
     .axpy = axpy,
+    .mul_add = mul_add,
     .scale = scale,
     .sumsq = sumsq,
     .dot = dot,
@@ -505,8 +581,13 @@ const struct kernels KERNELS = {
     .rmsnorm_dw = rmsnorm_dw,
     .rope = rope,
     .rope_neighbours = rope_neighbours,
-    .glu = {[GLU_SILU] = swiglu, [GLU_GELU_TANH] = geglu, [GLU_CLAMPED] = clamped},
-    .glu_back = {[GLU_SILU] = swiglu_back, [GLU_GELU_TANH] = geglu_back, [GLU_CLAMPED] = clamped_back},
+    .glu = {[GLU_SILU] = swiglu, [GLU_GELU_TANH] = geglu, [GLU_CLAMPED] = clamped, [GLU_SIGMOID] = gated},
+    .glu_back = {[GLU_SILU] = swiglu_back,
+                 [GLU_GELU_TANH] = geglu_back,
+                 [GLU_CLAMPED] = clamped_back,
+                 [GLU_SIGMOID] = gated_back},
+    .delta = delta,
     .adamw = adamw,
     .dropout = dropout,
+    .noise = noise,
 };

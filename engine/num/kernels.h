@@ -40,6 +40,16 @@ struct tile {
     bool accumulate;
 };
 
+/* One token of the gated delta rule (layer/delta.h), whose state s is [keys, n]. With y = sᵀk and u
+ * = beta·(v − decay·y): o = decay·sᵀq + qk·u, and s becomes decay·s + k·uᵀ. Sums go over keys in
+ * ascending order. */
+struct delta_step {
+    float *o, *s;           /* [n], [keys, n] */
+    const float *q, *k, *v; /* [keys], [keys], [n] */
+    float decay, beta, qk;  /* qk: q·k */
+    size_t keys, n;
+};
+
 struct adamw_consts {
     float gscale, decay;              /* gradient factor; 1 − lr·weight_decay */
     float beta1, rest1, beta2, rest2; /* rest = 1 − beta */
@@ -77,6 +87,7 @@ struct kernels {
 
     void (*add)(float *y, const float *a, const float *b, size_t n);
     void (*axpy)(float *y, float alpha, const float *x, size_t n);
+    void (*mul_add)(float *y, const float *a, const float *b, size_t n); /* y += a·b, each with each */
     void (*scale)(float *y, float alpha, size_t n);
     double (*sumsq)(const float *x, size_t n);
     float (*dot)(const float *a, const float *b, size_t n);
@@ -103,10 +114,13 @@ struct kernels {
     void (*glu[GLU_KINDS])(float *y, const float *g, const float *u, size_t n, float limit);
     void (*glu_back[GLU_KINDS])(float *dg, float *du, const float *dy, const float *g, const float *u,
                                 size_t n, float limit);
+    void (*delta)(const struct delta_step *step);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw_consts *c);
     /* y = x · mask for whole groups of DROPOUT_GROUP elements, `group` being the number of the
      * first. */
     void (*dropout)(float *y, const float *x, size_t groups, uint64_t group, const struct dropout_consts *c);
+    /* Random bytes [groups · NOISE_GROUP], `group` being the number of the first; see rng.c. */
+    void (*noise)(uint8_t *to, size_t groups, uint64_t group, const uint32_t key[2]);
 };
 
 extern const struct kernels kernels_base;
@@ -116,7 +130,7 @@ extern const struct kernels kernels_avx512;
 const struct kernels *isa_pick(void); /* the best table this CPU and operating system can run */
 
 /* --- rng.c: the generator itself, and how dropout lays elements on its blocks ----------------- */
-enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16 };
+enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16, NOISE_GROUP = 256 };
 struct rng;
 void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]); /* one block, 10 rounds */
 struct dropout_consts rng_dropout_consts(const struct rng *base, float p);
@@ -133,6 +147,7 @@ struct packed_kernels;
  * is faster, or else the same. */
 const struct packed_kernels *num_packed(const struct num *num);
 const struct packed_kernels *num_packed_bf16(const struct num *num);
+const struct packed_kernels *num_packed_bytes(const struct num *num); /* never NULL */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when
  * used). The panel and the converted factors (weights as f32, or the rows of a product in the order
  * of its tiles) are gemm's own; the block belongs to the layer that runs; lanes and converted

@@ -24,8 +24,10 @@ struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
-    const struct packed_kernels *packed, *bf16;
+    const struct packed_kernels *packed, *bf16, *bytes;
     enum num_compute compute;
+    uint32_t noise[2]; /* and whether there is one: */
+    bool has_noise;
     bool invariant;
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
@@ -58,6 +60,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     num->integers = isa_pick_int();
     num->packed = isa_pick_packed();
     num->bf16 = pick_bf16(num);
+    num->bytes = isa_pick_packed_bytes();
     *ret = num;
     return 0;
 }
@@ -76,7 +79,7 @@ int num_threads(const struct num *num)
 }
 
 static const char *const compute_names[NUM_COMPUTES] = {
-    [NUM_F32] = "f32", [NUM_INT8] = "int8", [NUM_BF16] = "bf16"};
+    [NUM_F32] = "f32", [NUM_INT8] = "int8", [NUM_BF16] = "bf16", [NUM_BYTES] = "int8"};
 
 const char *num_compute_name(enum num_compute compute)
 {
@@ -91,6 +94,20 @@ void num_set_compute(struct num *num, enum num_compute compute)
 enum num_compute num_compute(const struct num *num)
 {
     return num->compute;
+}
+
+void num_set_noise(struct num *num, const uint32_t key[2])
+{
+    num->has_noise = key != NULL;
+    if (key)
+        memcpy(num->noise, key, sizeof num->noise);
+}
+
+bool num_noise(const struct num *num, uint64_t stream, uint32_t ret_key[2])
+{
+    ret_key[0] = num->noise[0] ^ (uint32_t)stream;
+    ret_key[1] = num->noise[1] ^ (uint32_t)(stream >> 32);
+    return num->has_noise;
 }
 
 void num_set_invariant(struct num *num, bool invariant)
@@ -108,9 +125,19 @@ const char *num_isa(const struct num *num)
     return num->kernels->isa;
 }
 
+bool num_is_bf16_fast(const struct num *num)
+{
+    return num->bf16 != num->packed;
+}
+
 const char *num_isa_bf16(const struct num *num)
 {
-    return num->bf16 != num->packed ? "avx512_bf16" : num_isa(num);
+    return num_is_bf16_fast(num) ? "avx512_bf16" : num_isa(num);
+}
+
+const char *num_isa_bytes(const struct num *num)
+{
+    return num->bytes->bytes->isa;
 }
 
 const struct kernels *num_kernels(const struct num *num)
@@ -131,6 +158,11 @@ const struct packed_kernels *num_packed(const struct num *num)
 const struct packed_kernels *num_packed_bf16(const struct num *num)
 {
     return num->bf16;
+}
+
+const struct packed_kernels *num_packed_bytes(const struct num *num)
+{
+    return num->bytes;
 }
 
 struct scratch num_panel(const struct num *num)

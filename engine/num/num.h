@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "err.h"
 
@@ -29,14 +30,24 @@ num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector ker
 /* What numbers rounded to bf16 are multiplied with: "avx512_bf16", where the CPU has it and is
  * faster with it, which is timed in num_new; else as num_isa. */
 const char *num_isa_bf16(const struct num *num);
+bool num_is_bf16_fast(const struct num *num);     /* it has, and is */
+const char *num_isa_bytes(const struct num *num); /* "vnni", "avxvnni", "avx2", "base" */
 
-/* What x · Wᵀ is multiplied in (gemm_xwt): NUM_F32, as from the beginning; NUM_INT8: with quantized
- * weights x is rounded to 8 bits for many rows, and for few with weights of 4 bits; NUM_BF16: for
- * many rows x and W are rounded to bf16, and sums are f32. */
-enum num_compute { NUM_F32, NUM_INT8, NUM_BF16, NUM_COMPUTES };
-const char *num_compute_name(enum num_compute compute); /* "f32", "int8", "bf16" */
+/* What x · Wᵀ and dy · W are multiplied in (gemm_xwt, gemm_xw): NUM_F32, as from the beginning;
+ * NUM_INT8: with quantized weights x is rounded to 8 bits for many rows, and for few with weights
+ * of 4 bits; NUM_BF16: for many rows both factors are rounded to bf16, and sums are f32;
+ * NUM_BYTES: for many rows both are rounded to 8 bits, whatever weights are stored in (product.h).
+ */
+enum num_compute { NUM_F32, NUM_INT8, NUM_BF16, NUM_BYTES, NUM_COMPUTES };
+const char *num_compute_name(enum num_compute compute); /* "f32", "int8", "bf16", "int8" */
 void num_set_compute(struct num *num, enum num_compute compute);
 enum num_compute num_compute(const struct num *num);
+
+/* With NUM_BYTES: the key of the random numbers that round dy, from here on; NULL, as from the
+ * beginning: it is rounded to the nearest. Each W has a key of its own (struct mat). */
+void num_set_noise(struct num *num, const uint32_t key[2]);
+/* false: there are none. Else those of W with that stream have this key. */
+bool num_noise(const struct num *num, uint64_t stream, uint32_t ret_key[2]);
 
 /* Batch invariance (He 2025): while it is on, the bits of a row of x · Wᵀ depend on that row of x
  * and on W alone, not on how many rows there are. They are those that gemm_xwt gives one row. Off

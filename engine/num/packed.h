@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 enum {
@@ -29,10 +30,12 @@ struct packed_tile {
 };
 
 /* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in
- * the lower half. */
+ * the lower half, or four bytes, the first in the lowest. In bytes a panel has its scales behind
+ * its cells: packed_bytes.c says how. */
 struct packed_kernels {
     size_t mr, nr; /* a tile of C */
     size_t per;    /* numbers of k in a cell */
+    size_t tail;   /* cells of a row or column of a panel behind those of k */
     size_t nc;     /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
@@ -56,6 +59,28 @@ struct packed_kernels {
     /* n numbers, rounded to nearest even in bf16, become cells; where those are floats, the two of
      * each pair change places, so that they are added in the order of vdpbf16ps. dst may be src. */
     void (*round)(float *dst, const float *src, size_t n);
+    /* The same of rows that are steps of k, `lds` apart: n ≤ nr columns become cells of a panel of
+     * nr. */
+    void (*round_by_k)(float *dst, size_t nr, const float *src, size_t lds, size_t k, size_t n);
+    /* The same of rows that are stored in bf16; NULL where cells are floats. */
+    void (*pair_by_k)(float *dst, size_t nr, const uint16_t *src, size_t lds, size_t k, size_t n);
+    const struct packed_bytes *bytes; /* NULL: cells are no bytes */
+};
+
+/* How numbers become bytes, by packed_bytes.c. A number is a whole one of −127 to 127 times a
+ * scale: that of a row of A, or a column of B, within the block of k. A number that is not finite
+ * makes the scale NaN. */
+struct packed_bytes {
+    const char *isa;
+    /* n numbers of a row of A in ⌈n / 4⌉ cells; the scale, and the sum of the whole numbers.
+     * Fetches `next`, which may lie anywhere. noise [n]: a number is rounded up if its fraction
+     * and (noise + ½) / 256 make 1; NULL: to nearest, to even between two. */
+    float (*of_a)(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
+                  int32_t *ret_sum);
+    float (*of_b)(float *dst, const float *src, size_t n,
+                  const float *next); /* of a column of B, to nearest */
+    /* k rows of n ≤ nr columns, `lds` apart, become a panel of B with its scales. */
+    void (*by_k)(float *dst, const float *src, size_t lds, size_t k, size_t n);
 };
 
 /* As pack_copy_nr, of `rest` columns where fewer than nr are left: 0 beyond them. */
@@ -69,8 +94,13 @@ static inline void pack_copy_rest(float *dst, size_t nr, const float *src, size_
 extern const struct packed_kernels packed_kernels_avx2;
 extern const struct packed_kernels packed_kernels_avx512;
 extern const struct packed_kernels packed_kernels_bf16; /* AVX512_BF16; cells of two */
+extern const struct packed_kernels packed_bytes_base;   /* cells of four bytes, and so the others: */
+extern const struct packed_kernels packed_bytes_avx2;
+extern const struct packed_kernels packed_bytes_avxvnni;
+extern const struct packed_kernels packed_bytes_vnni;
 
 const struct packed_kernels *isa_pick_packed(void);      /* NULL: OpenBLAS multiplies */
 const struct packed_kernels *isa_pick_packed_bf16(void); /* NULL: there is no instruction for it */
+const struct packed_kernels *isa_pick_packed_bytes(void);
 
 #endif

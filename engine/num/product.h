@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "num/mat.h"
 #include "num/num.h"
@@ -24,6 +25,15 @@ struct product_term {
     float factor;
 };
 
+/* What the first term is multiplied in: as it is; both factors rounded to bf16, sums in f32; or
+ * both in bytes (packed.h), with a scale for each row of A and column of B of a block of k, which
+ * are added up in f32. A term in bf16 or bytes has no factor, and rows of A along k. */
+enum product_form { PRODUCT_F32, PRODUCT_BF16, PRODUCT_BYTES };
+
+/* How rows of A become bytes: NULL, to nearest; or by random numbers, which belong to a row and a
+ * column, so that every way to share the work draws the same. */
+enum { PRODUCT_NOISE = 256 }; /* columns for which they are drawn at once */
+
 /* C[m, n] (+)= the sum of the terms; m, n and the k of all terms together are at least 1. */
 struct product {
     float *c;
@@ -31,11 +41,14 @@ struct product {
     bool accumulate;
     size_t terms;
     struct product_term term[2];
-    bool
-        bf16; /* both factors are rounded to it; of one term that has no factor and where the rows of both lie along k */
+    enum product_form form; /* of the first term; a second one is in f32 */
+    const uint32_t *noise;  /* of bytes: the key of the numbers that round rows of A, or NULL */
 };
 
+/* Whether f32 and bf16 are multiplied here; bytes always are. */
 bool product_is_ours(const struct num *num);
+/* Whether there may be a second term. */
+bool product_is_joined(const struct num *num, enum product_form form);
 void product_run(struct num *num, const struct product *p);
 
 #endif

@@ -36,6 +36,12 @@ bool quant_is_known(size_t bits, size_t group);
 /* Can rows of so many columns lie in such groups? They must fill words of 4 bits, or of `bits`; the
  * last group may be shorter, if bits is 4 or 8. */
 bool quant_is_possible(size_t bits, size_t group, size_t cols);
+/* Rows of MXFP4 that become blocks on the way to products with few rows (gemm_few.c). */
+enum { QUANT_FP4_COLS = 1 << 15 };
+static inline bool quant_is_fp4(const struct quant *q, size_t cols)
+{
+    return q && q->kind == QUANT_MXFP4 && cols <= QUANT_FP4_COLS;
+}
 /* Products with few rows are made of whole numbers. Otherwise weights become f32 first. */
 static inline bool quant_is_whole(const struct quant *q)
 {

@@ -6,7 +6,8 @@
  * low word first. The mixer is SplitMix64's finalizer. Block n of a stream is Philox at counter
  * (low n, high n, 0, 0). Dropout: elements come in groups of 64. Element e of group g reads word e
  * / 16 of block next + 16·g + e mod 16, so that a vector of consecutive elements is one word of
- * consecutive blocks. */
+ * consecutive blocks. Noise: bytes come in groups of 256, and byte e of group g is byte e / 16 of
+ * block 16·g + e mod 16. */
 #include "num/rng.h"
 
 #include <math.h>
@@ -22,12 +23,17 @@ uint64_t rng_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-struct rng rng_for(uint64_t seed, const char *purpose)
+uint64_t rng_stream(const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    for (const unsigned char *p = (const unsigned char *)purpose; *p; p++)
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
         h = (h ^ *p) * 0x100000001b3u;
-    h = rng_mix(h ^ rng_mix(seed + 0x9e3779b97f4a7c15u));
+    return h;
+}
+
+struct rng rng_for(uint64_t seed, const char *purpose)
+{
+    const uint64_t h = rng_mix(rng_stream(purpose) ^ rng_mix(seed + 0x9e3779b97f4a7c15u));
     return (struct rng){.key = {(uint32_t)h, (uint32_t)(h >> 32)}};
 }
 

@@ -19,6 +19,8 @@ struct rng {
  * pseudorandom number generators", 2014, figure 17). For hashes too. */
 uint64_t rng_mix(uint64_t x);
 struct rng rng_for(uint64_t seed, const char *purpose);
+/* A number for a name, for struct mat. */
+uint64_t rng_stream(const char *name);
 uint64_t rng_u64(struct rng *rng);
 uint64_t rng_below(struct rng *rng, uint64_t bound); /* unbiased; bound > 0 */
 double rng_uniform(struct rng *rng);                 /* [0, 1), 53 bits */

@@ -7,8 +7,9 @@
 #include "num/kernels.h"
 
 enum {
-    CHUNK = 1 << 14,    /* floats a thread takes at once: fits the first caches */
-    SUMS_AT_ONCE = 256, /* partial sums kept on the stack before they are added in order */
+    CHUNK = 1 << 14,     /* floats a thread takes at once: fits the first caches */
+    SUMS_AT_ONCE = 2048, /* partial sums kept on the stack before they are added in order */
+    SUMS_OF_ONE = 2 * CHUNK / VEC_SUM_CHUNK, /* no more are worth a second thread */
 };
 
 static size_t chunks_of(size_t n)
@@ -39,17 +40,26 @@ void vec_scale(struct num *num, float *y, float alpha, size_t n)
         k->scale(y + c * CHUNK, alpha, length(n, c));
 }
 
-double vec_sumsq(struct num *num, const float *x, size_t n)
+void vec_chunks_sumsq(struct num *num, double *sums, const float *x, size_t n)
 {
     const struct kernels *k = num_kernels(num);
-    double total = 0;
-    for (size_t first = 0; first < chunks_of(n); first += SUMS_AT_ONCE) {
-        double sums[SUMS_AT_ONCE];
-        const size_t left = chunks_of(n) - first, count = left < SUMS_AT_ONCE ? left : SUMS_AT_ONCE;
-#pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (count > 2 && num_threads(num) > 1)
-        for (size_t c = 0; c < count; c++)
-            sums[c] = k->sumsq(x + (first + c) * CHUNK, length(n, first + c));
-        for (size_t c = 0; c < count; c++)
+    const size_t count = vec_sum_chunks(n);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (count > SUMS_OF_ONE && num_threads(num) > 1)
+    for (size_t c = 0; c < count; c++) {
+        const size_t at = c * VEC_SUM_CHUNK;
+        sums[c] = k->sumsq(x + at, n - at < VEC_SUM_CHUNK ? n - at : VEC_SUM_CHUNK);
+    }
+}
+
+double vec_sumsq(struct num *num, const float *x, size_t n)
+{
+    const size_t most = (size_t)SUMS_AT_ONCE * VEC_SUM_CHUNK;
+    double sums[SUMS_AT_ONCE], total = 0;
+    for (size_t at = 0; at < n; at += most) {
+        const size_t part = n - at < most ? n - at : most;
+        vec_chunks_sumsq(num, sums, x + at, part);
+        for (size_t c = 0; c < vec_sum_chunks(part); c++)
             total += sums[c];
     }
     return total;

@@ -14,4 +14,14 @@ void vec_add(struct num *num, float *y, const float *a, const float *b,
 void vec_scale(struct num *num, float *y, float alpha, size_t n); /* y *= alpha */
 double vec_sumsq(struct num *num, const float *x, size_t n);      /* Σ x², accumulated in f64 */
 
+/* That sum is one of chunks, the first with values [0, VEC_SUM_CHUNK), added in their order. So
+ * a node with some of the chunks can make these sums elsewhere, and the bits are the same. */
+enum { VEC_SUM_CHUNK = 512 };
+static inline size_t vec_sum_chunks(size_t n)
+{
+    return (n + VEC_SUM_CHUNK - 1) / VEC_SUM_CHUNK;
+}
+/* sums [vec_sum_chunks(n)] */
+void vec_chunks_sumsq(struct num *num, double *sums, const float *x, size_t n);
+
 #endif

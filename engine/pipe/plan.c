@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipe/plan_impl.h"
 #include "pipe/split.h"
@@ -20,8 +21,16 @@
 struct pool {
     uint32_t *of, *idle; /* [stages · microbatches] by stage: of each microbatch; free ones */
     size_t *nidle;       /* [stages] */
-    size_t *most;        /* [stages] alive at once */
+    size_t *made;        /* [stages] of the rank that is looked at, */
+    size_t *most;        /* [stages] and of the one that has most: alive at once */
 };
+
+/* A rank begins with none: of replicas each has as many as the one that has most. */
+static void pool_begin(struct pool *pool, const struct plan *plan)
+{
+    memset(pool->nidle, 0, plan->stages * sizeof *pool->nidle);
+    memset(pool->made, 0, plan->stages * sizeof *pool->made);
+}
 
 static int pool_init(struct pool *pool, const struct plan *plan, size_t *most)
 {
@@ -30,7 +39,8 @@ static int pool_init(struct pool *pool, const struct plan *plan, size_t *most)
     pool->of = calloc(cells, sizeof *pool->of);
     pool->idle = calloc(cells, sizeof *pool->idle);
     pool->nidle = calloc(plan->stages, sizeof *pool->nidle);
-    return pool->of && pool->idle && pool->nidle && most ? 0 : -ENOMEM;
+    pool->made = calloc(plan->stages, sizeof *pool->made);
+    return pool->of && pool->idle && pool->nidle && pool->made && most ? 0 : -ENOMEM;
 }
 
 static void pool_done(struct pool *pool)
@@ -38,6 +48,7 @@ static void pool_done(struct pool *pool)
     free(pool->of);
     free(pool->idle);
     free(pool->nidle);
+    free(pool->made);
 }
 
 static uint32_t pool_use(struct pool *pool, const struct plan *plan, const struct task *task, bool take,
@@ -46,7 +57,9 @@ static uint32_t pool_use(struct pool *pool, const struct plan *plan, const struc
     size_t stage = task->stage, base = stage * plan->microbatches;
     uint32_t *at = &pool->of[base + task->mb];
     if (take)
-        *at = pool->nidle[stage] ? pool->idle[base + --pool->nidle[stage]] : (uint32_t)pool->most[stage]++;
+        *at = pool->nidle[stage] ? pool->idle[base + --pool->nidle[stage]] : (uint32_t)pool->made[stage]++;
+    if (pool->made[stage] > pool->most[stage])
+        pool->most[stage] = pool->made[stage];
     if (give)
         pool->idle[base + pool->nidle[stage]++] = *at;
     return *at;
@@ -116,25 +129,47 @@ static int assign_all_slots(struct plan *plan)
         int e = pool_init(each[i], plan, *most[i]);
         rc = rc ? rc : e;
     }
-    for (size_t r = 0; rc == 0 && r < plan->ranks; r++)
+    for (size_t r = 0; rc == 0 && r < plan->ranks; r++) {
+        for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+            pool_begin(each[i], plan);
         assign_slots(plan, &plan->rank[r], &pools);
+    }
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
         pool_done(each[i]);
     return rc;
 }
 
-static void count_messages(struct plan *plan)
+static int count_need(struct plan_rank *rank, uint32_t from)
 {
-    for (uint32_t r = 0; r < plan->ranks; r++) {
-        struct plan_rank *rank = &plan->rank[r];
-        for (size_t k = 0; k < rank->n; k++)
-            for (uint32_t i = 0; i < rank->tasks[k].nneeds; i++) {
-                if (rank->tasks[k].needs[i].from == plan_prev(plan->ranks, r))
-                    rank->in_from_prev++;
-                else
-                    rank->in_from_next++;
-            }
-    }
+    for (size_t i = 0; i < rank->nin; i++)
+        if (rank->in[i].from == from) {
+            rank->in[i].n++;
+            return 0;
+        }
+    struct plan_link *grown = reallocarray(rank->in, rank->nin + 1, sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    rank->in = grown;
+    rank->in[rank->nin++] = (struct plan_link){from, 1};
+    return 0;
+}
+
+static int count_messages(struct plan *plan)
+{
+    int rc = 0;
+    for (uint32_t r = 0; r < plan->ranks; r++)
+        for (size_t k = 0; k < plan->rank[r].n; k++)
+            for (uint32_t i = 0; i < plan->rank[r].tasks[k].nneeds && !rc; i++)
+                rc = count_need(&plan->rank[r], plan->rank[r].tasks[k].needs[i].from);
+    return rc;
+}
+
+size_t plan_in_from(const struct plan_rank *rank, uint32_t from)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rank->nin; i++)
+        n += rank->in[i].from == from ? rank->in[i].n : 0;
+    return n;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -154,22 +189,22 @@ static int check_placement(size_t ranks, size_t stages, const uint32_t *rank_of_
     return 0;
 }
 
-static int check_train(const struct plan_request *req, struct err *err)
+/* The first replica's order, or the only one. */
+static const struct sched *request_sched(const struct plan_request *req)
 {
-    const struct sched *sched = req->sched;
-    if (!sched)
-        return err_set(err, -EINVAL, "a training plan needs a schedule; make one with sched_make");
-    /* First the schedule by itself: the placement is only known to be sound then. */
-    int rc = plan_check(sched, err);
-    if (rc < 0)
-        return rc;
-    if (sched->stages * sched->microbatches > PLAN_MAX_CELLS)
-        return err_set(err, -EINVAL, "a step on %zu stages takes 1 to %zu microbatches, not %zu",
-                       sched->stages, PLAN_MAX_CELLS / sched->stages, sched->microbatches);
-    if (req->ranks && req->ranks != sched->ranks)
-        return err_set(err, -EINVAL,
-                       "the plan is for %zu ranks, but its schedule is for %zu; make the schedule again",
-                       req->ranks, sched->ranks);
+    return req->program != PROGRAM_TRAIN ? NULL : req->replicas ? req->replicas[0].sched : req->sched;
+}
+
+static size_t request_groups(const struct plan_request *req)
+{
+    return req->groups ? req->groups : 1;
+}
+
+/* An order by itself; m microbatches are in a step, `first` of them before this replica's. */
+static int check_order(const struct plan_request *req, const struct sched *sched, size_t m, size_t first,
+                       struct err *err)
+{
+    const size_t steps = req->steps ? req->steps : 1;
     if (req->lowest_trained >= sched->stages)
         return err_set(
             err, -EINVAL,
@@ -182,29 +217,75 @@ static int check_train(const struct plan_request *req, struct err *err)
             "a tied embedding is trained on stage 0, but the lowest trained stage is %u; train from stage 0 "
             "or freeze the embedding",
             req->lowest_trained);
-    if (req->steps > 1 && (req->tied || sched->microbatches % req->steps))
+    if (steps > 1 && (req->tied || sched->microbatches % steps))
         return err_set(err, -EINVAL,
                        "%zu microbatches cannot be those of %zu steps%s; make the schedule for a multiple",
-                       sched->microbatches, req->steps, req->tied ? " of a tied embedding" : "");
+                       sched->microbatches, steps, req->tied ? " of a tied embedding" : "");
+    if (request_groups(req) > m || !plan_keeps_groups(sched, request_groups(req), m, first, steps))
+        return err_set(err, -EINVAL,
+                       "this order does not go through %zu groups of %zu microbatches one after the other: "
+                       "use --grad-groups 1",
+                       request_groups(req), m);
     return check_placement(sched->ranks, sched->stages, sched->rank_of_stage, err);
 }
 
-static size_t request_stages(const struct plan_request *req)
+/* First the schedules by themselves: the placement is only known to be sound then. */
+static int check_train(const struct plan_request *req, struct err *err)
 {
-    return req->stages ? req->stages : req->ranks;
+    const size_t replicas = request_replicas(req), steps = req->steps ? req->steps : 1;
+    size_t m = 0, first = 0;
+    int rc = 0;
+    if (replicas > PLAN_MAX_REPLICAS)
+        return err_set(err, -EINVAL, "a job has at most %d replicas, not %zu", PLAN_MAX_REPLICAS, replicas);
+    if (replicas > 1 && !req->replicas)
+        return err_set(err, -EINVAL, "%zu replicas need a schedule each", replicas);
+    for (size_t d = 0; d < replicas; d++) {
+        const struct sched *sched = req->replicas ? req->replicas[d].sched : req->sched;
+        if (!sched)
+            return err_set(err, -EINVAL, "a training plan needs a schedule; make one with sched_make");
+        rc = plan_check(sched, err);
+        if (rc < 0)
+            return rc;
+        m += d && req->slices ? 0 : sched->microbatches;
+    }
+    const struct sched *sched = request_sched(req);
+    if (sched->stages * m > PLAN_MAX_CELLS)
+        return err_set(err, -EINVAL, "a step on %zu stages takes 1 to %zu microbatches, not %zu",
+                       sched->stages, PLAN_MAX_CELLS / sched->stages, m);
+    const size_t ranks = request_shape(req).first[replicas];
+    if (req->ranks && req->ranks != ranks)
+        return err_set(err, -EINVAL,
+                       "the plan is for %zu ranks, but its schedule is for %zu; make the schedule again",
+                       req->ranks, ranks);
+    rc = !req->replicas ? 0 : req->slices ? check_slices(req, err) : check_replicas(req, err);
+    for (size_t d = 0; d < replicas && !rc; d++) {
+        const struct sched *own = req->replicas ? req->replicas[d].sched : req->sched;
+        rc = check_order(req, own, m / steps, first, err);
+        first += req->slices ? 0 : own->microbatches / steps;
+    }
+    return rc;
+}
+
+/* One order's, or a replica's. */
+static int check_stages_on(size_t stages, size_t ranks, const uint32_t *place, struct err *err)
+{
+    if (stages < ranks || stages > UINT16_MAX || (stages > ranks && !place))
+        return err_set(err, -EINVAL, "%zu stages on %zu ranks: this program has no place for them", stages,
+                       ranks);
+    for (size_t s = 0; place && s < stages; s++)
+        if (place[s] >= ranks)
+            return err_set(err, -EINVAL, "stage %zu is placed on rank %u, but the ranks are 0 to %zu", s,
+                           place[s], ranks - 1);
+    return place ? check_placement(ranks, stages, place, err) : 0;
 }
 
 static int check_stages(const struct plan_request *req, struct err *err)
 {
-    size_t stages = request_stages(req);
-    if (stages < req->ranks || stages > UINT16_MAX || (stages > req->ranks && !req->rank_of_stage))
-        return err_set(err, -EINVAL, "%zu stages on %zu ranks: this program has no place for them", stages,
-                       req->ranks);
-    for (size_t s = 0; req->rank_of_stage && s < stages; s++)
-        if (req->rank_of_stage[s] >= req->ranks)
-            return err_set(err, -EINVAL, "stage %zu is placed on rank %u, but the ranks are 0 to %zu", s,
-                           req->rank_of_stage[s], req->ranks - 1);
-    return req->rank_of_stage ? check_placement(req->ranks, stages, req->rank_of_stage, err) : 0;
+    const struct plan_shape shape = request_shape(req);
+    int rc = 0;
+    for (size_t d = 0; d < shape.replicas && !rc; d++)
+        rc = check_stages_on(request_stages(req), plan_shape_places(&shape, d), shape.place[d], err);
+    return rc;
 }
 
 static int check_params(const struct plan_request *req, struct err *err)
@@ -240,10 +321,20 @@ static int check_request(const struct plan_request *req, struct err *err)
         return check_train(req, err);
     if (req->ranks < 1 || req->ranks > SCHED_MAX_RANKS)
         return err_set(err, -EINVAL, "a plan needs 1 to %d ranks, not %zu", SCHED_MAX_RANKS, req->ranks);
+    if (req->nreplicas > PLAN_MAX_REPLICAS ||
+        (req->shape.replicas ? req->shape.replicas != request_replicas(req) ||
+                                   req->shape.first[req->shape.replicas] != req->ranks
+                             : req->ranks % request_replicas(req) != 0))
+        return err_set(err, -EINVAL, "%zu ranks cannot be those of %zu replicas", req->ranks, req->nreplicas);
     int rc = check_stages(req, err);
     if (rc < 0 || program_moves(req->program))
         return rc < 0 ? rc : check_params(req, err);
-    size_t most = PLAN_MAX_CELLS / request_stages(req);
+    size_t most = PLAN_MAX_CELLS / request_stages(req), groups = 0;
+    for (size_t d = 0; req->replicas && d < request_replicas(req); d++)
+        groups += req->replicas[d].groups;
+    if (req->replicas && groups != request_groups(req))
+        return err_set(err, -EINVAL, "%zu replicas have %zu groups together, but there are %zu",
+                       request_replicas(req), groups, request_groups(req));
     if (req->microbatches < 1 || req->microbatches > most)
         return err_set(
             err, -EINVAL,
@@ -252,11 +343,75 @@ static int check_request(const struct plan_request *req, struct err *err)
     return 0;
 }
 
+/* A replica's tasks and messages have the numbers of its schedule's microbatches so far. */
+static bool counts_microbatches(enum msg_kind kind)
+{
+    return kind == MSG_ACT || kind == MSG_GRAD || kind == MSG_TARGET || kind == MSG_LOSS;
+}
+
+static void number(const struct build *b, uint32_t *mb)
+{
+    const size_t own = build_step_microbatches(b), all = b->plan->microbatches / b->plan->steps;
+    *mb = (uint32_t)(*mb / own * all + b->first + *mb % own);
+}
+
+static void number_all(const struct build *b)
+{
+    for (size_t place = 0; place < build_places(b); place++) {
+        struct plan_rank *rank = &b->plan->rank[plan_shape_rank(&b->shape, b->replica, place)];
+        for (size_t k = 0; k < rank->n; k++) {
+            struct task *t = &rank->tasks[k];
+            if (task_is_compute(t->kind) || t->kind == TASK_LOSS)
+                number(b, &t->mb);
+            for (uint32_t i = 0; i < t->nneeds; i++)
+                if (counts_microbatches((enum msg_kind)t->needs[i].key.kind))
+                    number(b, &t->needs[i].key.mb);
+            for (uint32_t i = 0; i < t->nemits; i++)
+                if (counts_microbatches((enum msg_kind)t->emits[i].key.kind))
+                    number(b, &t->emits[i].key.mb);
+        }
+    }
+}
+
+static int build_replicas(struct build *b, struct err *err)
+{
+    int rc = 0;
+    for (b->replica = 0; b->replica < b->plan->replicas && !rc; b->replica++) {
+        b->sched = b->req->replicas ? b->req->replicas[b->replica].sched : b->req->sched;
+        b->own = b->sched->microbatches / b->plan->steps;
+        rc = build_train(b, err);
+        if (b->req->slices) /* each has all microbatches, by their own numbers */
+            continue;
+        if (!rc && !b->no_memory && b->plan->replicas > 1)
+            number_all(b);
+        b->first += build_step_microbatches(b);
+    }
+    return rc;
+}
+
+/* Who has no microbatch has nothing to do. Slices have all. */
+static void build_forwards(struct build *b)
+{
+    const size_t n = b->plan->microbatches;
+    for (b->replica = 0; b->replica < b->plan->replicas && !b->no_memory; b->replica++) {
+        const bool has_all = b->req->slices;
+        b->first = has_all ? 0 : forward_first(b->req, b->replica, n);
+        b->own = has_all ? n : forward_first(b->req, b->replica + 1, n) - b->first;
+        if (b->replica && !b->own)
+            continue;
+        build_rows(b);
+        build_score(b);
+        build_score_end(b);
+        if (!b->no_memory && b->own && b->plan->replicas > 1 && !has_all)
+            number_all(b);
+    }
+}
+
 static int build_program(struct build *b, struct err *err)
 {
     switch (b->req->program) {
-    case PROGRAM_TRAIN: return build_train(b, err);
-    case PROGRAM_FORWARD: build_score(b); return 0;
+    case PROGRAM_TRAIN: return build_replicas(b, err);
+    case PROGRAM_FORWARD: build_forwards(b); return 0;
     case PROGRAM_DECODE: build_decode(b); return 0;
     case PROGRAM_SAVE:
     case PROGRAM_LOAD:
@@ -265,20 +420,32 @@ static int build_program(struct build *b, struct err *err)
     return 0;
 }
 
+static size_t request_microbatches(const struct plan_request *req)
+{
+    size_t n = req->program == PROGRAM_TRAIN ? 0 : req->microbatches;
+    if (program_moves(req->program))
+        return req->pieces[req->first[request_stages(req)] + 2];
+    const size_t shares = req->slices ? 1 : request_replicas(req);
+    for (size_t d = 0; req->program == PROGRAM_TRAIN && d < shares; d++)
+        n += req->replicas ? req->replicas[d].sched->microbatches : req->sched->microbatches;
+    return n;
+}
+
 static struct plan *plan_new(const struct plan_request *req)
 {
     struct plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return NULL;
-    const struct sched *sched = req->program == PROGRAM_TRAIN ? req->sched : NULL;
-    const bool params = program_moves(req->program);
+    const struct sched *sched = request_sched(req);
     plan->program = req->program;
-    plan->ranks = sched ? sched->ranks : req->ranks;
-    plan->stages = sched ? sched->stages : params ? req->ranks : request_stages(req);
-    plan->microbatches = sched ? sched->microbatches : req->microbatches;
+    plan->replicas = request_replicas(req);
+    plan->shape = request_shape(req);
+    plan->ranks = plan->shape.first[plan->replicas];
+    memset(plan->shape.place, 0, sizeof plan->shape.place);
+    plan->stages = sched ? sched->stages : program_moves(req->program) ? req->ranks : request_stages(req);
+    plan->microbatches = request_microbatches(req);
     plan->steps = sched && req->steps ? req->steps : 1;
-    if (params)
-        plan->microbatches = req->pieces[req->first[request_stages(req)] + 2];
+    plan->groups = request_groups(req);
     plan->rank = calloc(plan->ranks, sizeof *plan->rank);
     if (!plan->rank) {
         free(plan);
@@ -295,16 +462,14 @@ int plan_compile(struct plan **ret, const struct plan_request *req, struct err *
     struct build b = {.req = req, .plan = plan_new(req)};
     if (!b.plan)
         return err_set(err, -ENOMEM, "no memory for a plan");
-    if (!program_moves(req->program)) /* those go from rank to rank */
-        b.rank_of_stage = req->program == PROGRAM_TRAIN ? req->sched->rank_of_stage : req->rank_of_stage;
+    b.shape = request_shape(req);
     b.last = (uint32_t)b.plan->stages - 1;
     rc = build_program(&b, err);
-    if (rc == 0 && (b.no_memory || assign_all_slots(b.plan) < 0))
+    if (rc == 0 && (b.no_memory || assign_all_slots(b.plan) < 0 || count_messages(b.plan) < 0))
         rc = err_set(err, -ENOMEM, "no memory for a plan of %zu stages and %zu microbatches", b.plan->stages,
                      b.plan->microbatches);
     if (rc < 0)
         goto fail;
-    count_messages(b.plan);
     rc = plan_find_credits(b.plan, err);
     if (rc < 0)
         goto fail;
@@ -319,8 +484,10 @@ void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
-    for (size_t r = 0; plan->rank && r < plan->ranks; r++)
+    for (size_t r = 0; plan->rank && r < plan->ranks; r++) {
         free(plan->rank[r].tasks);
+        free(plan->rank[r].in);
+    }
     free(plan->rank);
     free(plan->slots);
     free(plan->activations);

@@ -48,6 +48,16 @@ enum task_kind {
                     there) */
     TASK_TOKEN, /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
     TASK_R,     /* TRAIN: the forward again: its activations were not kept */
+    /* Of several replicas, TRAIN: */
+    TASK_ROWS,    /* rank 0 gives replica `mb` the rows of its microbatches, whose first rank takes them;
+                     of slices all rows, DECODE too */
+    TASK_DONE,    /* rank 0 takes the losses of step `mb` from a replica's first rank */
+    TASK_TELL,    /* rank 0 gives the clip factor of step `mb` to a replica's first rank */
+    TASK_GIVE,    /* gives part `mb` of a stage's gradients to another replica, */
+    TASK_TAKE,    /* takes it; mb counts all parts of all steps */
+    TASK_SQUARES, /* takes a replica's part of the norm of step `mb`: where the update is divided, in the first
+                     replica */
+    TASK_TIED,    /* likewise: the embedding of step `mb` is whole again, and goes to the head's copy */
     TASK_COUNT
 };
 const char *task_kind_name(enum task_kind kind);
@@ -70,6 +80,14 @@ enum msg_kind {
     MSG_PARAM,       /* piece `mb` of the parameters, towards the rank that takes it */
     MSG_GO,   /* which program the next round runs: not in plans; passed along the ring before a round */
     MSG_HELD, /* part `mb` of what a rank has trained, for the next one to hold: not in plans */
+    /* Between replicas: */
+    MSG_ROWS,    /* ids and labels of a replica's microbatches, rank 0 → its first rank */
+    MSG_LOSSES,  /* their losses, of a step, back */
+    MSG_PART,    /* part `mb` of the gradients of a replica's groups, to the one that adds it up */
+    MSG_SUM,     /* the same of all replicas, back */
+    MSG_SQUARES, /* sums of squares of a replica's slice, to the same stage of the first one */
+    MSG_VALUES,  /* part `mb` of what a replica has updated, to another one */
+    MSG_SLICE,   /* what a rank gives of an output that several share: not in plans */
     MSG_COUNT
 };
 const char *msg_kind_name(enum msg_kind kind);
@@ -85,7 +103,17 @@ enum {
     TASK_MAX_NEEDS = 3,
     TASK_MAX_EMITS = 3,
     SLOT_NONE = UINT32_MAX,
-    PLAN_MAX_CELLS = 1 << 18 /* stages · microbatches: keeps its dry run below a second or two */
+    PLAN_MAX_REPLICAS = 8,
+    PLAN_MAX_CELLS = 1 << 18, /* stages · microbatches: keeps its dry run below a second or two */
+    PLAN_MAX_PARTS = 1 << 15  /* of gradients, of all stages and steps: for the same reason */
+};
+
+/* Which ranks make up each replica, one replica after the other, and where stages lie in it. They
+ * may lie otherwise in each: so may replicas have unlike numbers of ranks. */
+struct plan_shape {
+    size_t replicas;
+    size_t first[PLAN_MAX_REPLICAS + 1];      /* rank of each; behind the last the number of ranks */
+    const uint32_t *place[PLAN_MAX_REPLICAS]; /* [stages] of each stage, borrowed; NULL: stage s at s */
 };
 
 struct task_emit {
@@ -108,40 +136,73 @@ struct task {
     bool from_here,
         to_here;     /* activations or gradient come from, go to another stage of this rank: no message */
     bool recomputes; /* F: its stage keeps its input alone */
+    /* GIVE and TAKE of gradients: the position in its rank's list of the stage's last backward of
+     * the step. Behind that it may run ahead of its turn (exec_ahead). Else SLOT_NONE. */
+    uint32_t after;
     uint32_t nneeds, nemits;
     struct task_need needs[TASK_MAX_NEEDS];
     struct task_emit emits[TASK_MAX_EMITS];
 };
 
+/* What comes to a rank from another one: n messages of a round. */
+struct plan_link {
+    uint32_t from;
+    size_t n;
+};
 struct plan_rank {
     struct task *tasks; /* owned */
     size_t n;
-    size_t slots;  /* most slots alive at once, of all its stages together */
-    size_t handed; /* most activations and gradients on their way from one of its stages to another */
-    size_t in_from_prev,
-        in_from_next; /* messages of a round on each incoming link; of two ranks each is the other's
-                         previous and next one over the same link: all count as in_from_prev */
-    size_t credits;   /* fewest receive buffers per incoming link (and unsent outputs per outgoing one) with
+    size_t slots;         /* most slots alive at once, of all its stages together */
+    size_t handed;        /* most activations and gradients on their way from one of its stages to another */
+    struct plan_link *in; /* [nin] owned: its incoming links, in the order of their first message */
+    size_t nin;
+    size_t credits; /* fewest receive buffers per incoming link (and unsent outputs per outgoing one) with
                          which this   plan cannot deadlock whatever the timing (≥ 1; the same on every rank) */
     size_t credits_fast; /* … with which none waits for a buffer in a unit-cost run with free communication,
                             and one more, to fill while a task computes (> credits; the same on every rank) */
 };
 struct plan {
     enum program program;
-    size_t ranks, stages, microbatches; /* those of all its steps */
-    size_t steps;
-    struct plan_rank *rank; /* [ranks], owned */
+    size_t ranks, stages, microbatches; /* those of all its steps, and of all replicas */
+    size_t steps, replicas;
+    struct plan_shape shape; /* without places */
+    size_t groups;           /* of a step's microbatches */
+    struct plan_rank *rank;  /* [ranks], owned */
     /* [stages], owned: most slots, and most buffers of each kind, in use at once. Where nothing is
      * recomputed, there are as many activations as slots. */
     size_t *slots, *activations, *bwd_x_only, *bwd_w_only;
 };
 
+/* One of several copies of the pipeline, each with a share of a step's microbatches: the order of
+ * those, and how many groups they are. Its groups come behind those of the replicas before it. */
+struct plan_replica {
+    const struct sched *sched; /* borrowed: all of them have as many stages */
+    size_t groups;
+};
+
 struct plan_request {
     enum program program;
-    const struct sched *sched; /* TRAIN: the order; otherwise NULL */
-    size_t ranks;              /* TRAIN: the schedule's, or 0 */
-    size_t stages;             /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
+    const struct sched *sched; /* TRAIN of one replica: the order; otherwise NULL */
+    size_t ranks;              /* of all replicas; TRAIN: those of the schedules, or 0 */
+    /* DECODE goes through the first alone, but through all slices; SAVE comes from it, LOAD and
+     * RESTORE go to all. */
+    size_t nreplicas; /* 0 = 1 */
+    /* The replicas are slices: they share the layers of their stages, all with the same order and
+     * all microbatches; the first one's last stage yields the token. */
+    bool slices;
+    /* TRAIN and FORWARD of several: [nreplicas], borrowed. FORWARD has no schedules; its
+     * microbatches are shared out as those of a step are. */
+    const struct plan_replica *replicas;
+    size_t groups;       /* of a step's microbatches (0 = 1), see plan_group */
+    const size_t *parts; /* TRAIN of several: [stages], borrowed: in how many parts the gradients of
+                            each stage go from replica to replica; 0: it trains nothing */
+    /* Each replica updates the parts that it adds up, and gives the values to the others; else all
+     * get the sums, and update all. SAVE: moments of a unit are on all ranks that have its
+     * stage. */
+    bool divided;
+    size_t stages; /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
     const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
+    struct plan_shape shape;       /* not TRAIN; of no replicas = as many ranks each, all placed like that */
     size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
     /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one
      * step after the other; adapter_of_step [steps], borrowed: of which adapter each is, or NULL =
@@ -194,6 +255,59 @@ static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)
 {
     return (uint32_t)(mb / (plan->microbatches / plan->steps));
 }
+
+/* The groups of a step's m microbatches, as equal as can be: which one a microbatch is of, and the
+ * first of a group; that of group `groups` is m. */
+static inline size_t plan_group(size_t mb, size_t m, size_t groups)
+{
+    return mb * groups / m;
+}
+static inline size_t plan_group_first(size_t group, size_t m, size_t groups)
+{
+    return (group * m + groups - 1) / groups;
+}
+/* Does the order go through the groups of its step's m microbatches one after the other, forward
+ * through the last stage in ascending order, back through each stage in ascending or descending
+ * order? `first`: the step's number of the schedule's first microbatch; of several steps each goes
+ * so. */
+bool plan_keeps_groups(const struct sched *sched, size_t groups, size_t m, size_t first, size_t steps);
+
+/* Replicas lie on ranks that follow one another, and every other one is turned round: so the ends
+ * of two that follow one another are neighbours, as both of two are. Which rank has a place in the
+ * pipeline of a replica, and back; where all have as many places. */
+static inline uint32_t plan_rank_at(size_t places, size_t replica, size_t place)
+{
+    return (uint32_t)(replica * places + (replica % 2 ? places - 1 - place : place));
+}
+static inline uint32_t plan_place_of(size_t places, size_t rank)
+{
+    return (uint32_t)(rank / places % 2 ? places - 1 - rank % places : rank % places);
+}
+
+/* The same of any shape. place: borrowed, of all replicas; NULL: stage s at s. */
+struct plan_shape plan_shape_equal(size_t ranks, size_t replicas, const uint32_t *place);
+static inline size_t plan_shape_places(const struct plan_shape *shape, size_t replica)
+{
+    return shape->first[replica + 1] - shape->first[replica];
+}
+static inline uint32_t plan_shape_rank(const struct plan_shape *shape, size_t replica, size_t place)
+{
+    return (uint32_t)(replica % 2 ? shape->first[replica + 1] - 1 - place : shape->first[replica] + place);
+}
+size_t plan_shape_replica(const struct plan_shape *shape, size_t rank);
+uint32_t plan_shape_place(const struct plan_shape *shape, size_t rank);
+/* The rank that has a stage in a replica. */
+static inline uint32_t plan_shape_stage(const struct plan_shape *shape, size_t replica, size_t stage)
+{
+    return plan_shape_rank(shape, replica, shape->place[replica] ? shape->place[replica][stage] : stage);
+}
+
+/* Do two of a job's ranks exchange messages? Neighbours in the ring do, those in the ring of a
+ * replica, and those that have the same stage in several. */
+bool plan_ranks_talk(const struct plan_shape *shape, size_t stages, size_t a, size_t b);
+
+/* How many messages of a round come to the rank from that one. */
+size_t plan_in_from(const struct plan_rank *rank, uint32_t from);
 
 /* The rank's neighbours in the ring. */
 static inline uint32_t plan_prev(size_t ranks, uint32_t rank)

@@ -7,9 +7,49 @@
 
 #include "pipe/plan_impl.h"
 
+size_t request_replicas(const struct plan_request *req)
+{
+    return req->nreplicas ? req->nreplicas : 1;
+}
+
+/* TRAIN: as its schedules have it. */
+struct plan_shape request_shape(const struct plan_request *req)
+{
+    struct plan_shape shape = {.replicas = request_replicas(req)};
+    if (req->program != PROGRAM_TRAIN)
+        return req->shape.replicas ? req->shape
+                                   : plan_shape_equal(req->ranks, shape.replicas, req->rank_of_stage);
+    for (size_t d = 0; d < shape.replicas; d++) {
+        const struct sched *sched = req->replicas ? req->replicas[d].sched : req->sched;
+        shape.first[d + 1] = shape.first[d] + sched->ranks;
+        shape.place[d] = sched->rank_of_stage;
+    }
+    return shape;
+}
+
+size_t request_stages(const struct plan_request *req)
+{
+    return req->stages ? req->stages : req->ranks / request_replicas(req);
+}
+
 uint32_t build_rank(const struct build *b, uint32_t stage)
 {
-    return b->rank_of_stage ? b->rank_of_stage[stage] : stage;
+    return program_moves(b->req->program) ? stage : plan_shape_stage(&b->shape, b->replica, stage);
+}
+
+size_t build_places(const struct build *b)
+{
+    return plan_shape_places(&b->shape, b->replica);
+}
+
+size_t build_step_microbatches(const struct build *b)
+{
+    return b->own;
+}
+
+uint32_t build_step(const struct build *b, uint32_t mb)
+{
+    return (uint32_t)(mb / build_step_microbatches(b));
 }
 
 struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uint32_t mb)
@@ -32,7 +72,8 @@ struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uin
                           .slot = SLOT_NONE,
                           .activations = SLOT_NONE,
                           .bwd_x_only = SLOT_NONE,
-                          .bwd_w_only = SLOT_NONE};
+                          .bwd_w_only = SLOT_NONE,
+                          .after = SLOT_NONE};
     return task;
 }
 
@@ -44,9 +85,21 @@ void build_need(const struct build *b, struct task *task, enum msg_kind kind, ui
         task->from_here = task->from_here || kind == MSG_ACT || kind == MSG_GRAD;
         return;
     }
+    build_need_from(task, kind, mb, from);
+}
+
+void build_need_from(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank)
+{
     assert(task->nneeds < TASK_MAX_NEEDS);
     struct msg_key key = {.kind = (uint16_t)kind, .stage = (uint16_t)task->stage, .mb = mb};
-    task->needs[task->nneeds++] = (struct task_need){key, from};
+    task->needs[task->nneeds++] = (struct task_need){key, rank};
+}
+
+void build_emit_to(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank)
+{
+    assert(task->nemits < TASK_MAX_EMITS);
+    struct msg_key key = {.kind = (uint16_t)kind, .stage = (uint16_t)task->stage, .mb = mb};
+    task->emits[task->nemits++] = (struct task_emit){key, rank};
 }
 
 void build_emit(const struct build *b, struct task *task, enum msg_kind kind, uint32_t mb, uint32_t to_stage)

@@ -195,32 +195,39 @@ struct dry_rank {
 struct dry {
     const struct plan *plan;
     size_t messages;
-    size_t *base; /* [2·ranks + 1] a link's messages are base[link] … base[link + 1] − 1, as consumed */
+    size_t links, *first; /* [ranks] the first of a rank's incoming links */
+    size_t *base; /* [links + 1] a link's messages are base[link] … base[link + 1] − 1, as consumed */
     size_t *emit_base; /* [ranks] first entry of a rank in emits */
     size_t *emits;     /* [messages] which message each emit is, in program order */
     size_t credits;
     uint8_t *state;        /* [messages] */
-    size_t *consumed;      /* [2·ranks] */
-    size_t *unsent;        /* [2·ranks] */
+    size_t *consumed;      /* [links] */
+    size_t *unsent;        /* [links] */
     struct dry_rank *rank; /* [ranks] */
 };
 
-/* A message by its key; the round is 0 throughout. */
+/* A message by its key and its link; the round is 0 throughout. */
 struct dry_key {
     struct msg_key key;
-    size_t message;
+    size_t link, message;
 };
 
-/* Incoming links of rank r are 2r (from the previous rank) and 2r + 1 (from the next, where that is
- * another one). */
-static size_t link_of(const struct plan *plan, uint32_t from, uint32_t to)
+static size_t link_of(const struct dry *d, uint32_t from, uint32_t to)
 {
-    return 2 * (size_t)to + (from != plan_prev(plan->ranks, to));
+    const struct plan_rank *rank = &d->plan->rank[to];
+    size_t i = 0;
+    while (i < rank->nin && rank->in[i].from != from)
+        i++;
+    assert(i < rank->nin);
+    return d->first[to] + i;
 }
 
 static int compare_keys(const void *va, const void *vb)
 {
     const struct msg_key *a = &((const struct dry_key *)va)->key, *b = &((const struct dry_key *)vb)->key;
+    const size_t la = ((const struct dry_key *)va)->link, lb = ((const struct dry_key *)vb)->link;
+    if (la != lb)
+        return la < lb ? -1 : 1;
     if (a->kind != b->kind)
         return a->kind < b->kind ? -1 : 1;
     if (a->stage != b->stage)
@@ -230,6 +237,7 @@ static int compare_keys(const void *va, const void *vb)
 
 static void dry_done(struct dry *d)
 {
+    free(d->first);
     free(d->base);
     free(d->emit_base);
     free(d->emits);
@@ -243,13 +251,13 @@ static void dry_done(struct dry *d)
 static void list_needs(struct dry *d, struct dry_key *keys)
 {
     const struct plan *plan = d->plan;
-    memset(d->consumed, 0, 2 * plan->ranks * sizeof *d->consumed);
+    memset(d->consumed, 0, d->links * sizeof *d->consumed);
     for (uint32_t r = 0; r < plan->ranks; r++)
         for (size_t k = 0; k < plan->rank[r].n; k++)
             for (uint32_t i = 0; i < plan->rank[r].tasks[k].nneeds; i++) {
                 const struct task_need *need = &plan->rank[r].tasks[k].needs[i];
-                size_t link = link_of(plan, need->from, r), message = d->base[link] + d->consumed[link]++;
-                keys[message] = (struct dry_key){need->key, message};
+                const size_t link = link_of(d, need->from, r), message = d->base[link] + d->consumed[link]++;
+                keys[message] = (struct dry_key){need->key, link, message};
             }
 }
 
@@ -258,12 +266,13 @@ static void list_needs(struct dry *d, struct dry_key *keys)
 static void match_emits(struct dry *d, const struct dry_key *sorted)
 {
     size_t n = 0;
-    for (size_t r = 0; r < d->plan->ranks; r++) {
+    for (uint32_t r = 0; r < d->plan->ranks; r++) {
         const struct plan_rank *rank = &d->plan->rank[r];
         d->emit_base[r] = n;
         for (size_t k = 0; k < rank->n; k++)
             for (uint32_t i = 0; i < rank->tasks[k].nemits; i++) {
-                struct dry_key wanted = {.key = rank->tasks[k].emits[i].key};
+                const struct task_emit *emit = &rank->tasks[k].emits[i];
+                const struct dry_key wanted = {.key = emit->key, .link = link_of(d, r, emit->to)};
                 const struct dry_key *found =
                     bsearch(&wanted, sorted, d->messages, sizeof wanted, compare_keys);
                 assert(found && n < d->messages);
@@ -275,19 +284,23 @@ static void match_emits(struct dry *d, const struct dry_key *sorted)
 
 static int dry_init(struct dry *d, const struct plan *plan)
 {
-    size_t links = 2 * plan->ranks;
     *d = (struct dry){.plan = plan};
+    d->first = calloc(plan->ranks, sizeof *d->first);
+    for (size_t r = 0; d->first && r < plan->ranks; r++) {
+        d->first[r] = d->links;
+        d->links += plan->rank[r].nin;
+    }
+    const size_t links = d->links;
     d->base = calloc(links + 1, sizeof *d->base);
     d->emit_base = calloc(plan->ranks, sizeof *d->emit_base);
-    d->consumed = calloc(links, sizeof *d->consumed);
-    d->unsent = calloc(links, sizeof *d->unsent);
+    d->consumed = calloc(links + 1, sizeof *d->consumed);
+    d->unsent = calloc(links + 1, sizeof *d->unsent);
     d->rank = calloc(plan->ranks, sizeof *d->rank);
-    if (!d->base || !d->emit_base || !d->consumed || !d->unsent || !d->rank)
+    if (!d->first || !d->base || !d->emit_base || !d->consumed || !d->unsent || !d->rank)
         return -ENOMEM;
-    for (size_t r = 0; r < plan->ranks; r++) {
-        d->base[2 * r + 1] = d->base[2 * r] + plan->rank[r].in_from_prev;
-        d->base[2 * r + 2] = d->base[2 * r + 1] + plan->rank[r].in_from_next;
-    }
+    for (size_t r = 0; r < plan->ranks; r++)
+        for (size_t i = 0; i < plan->rank[r].nin; i++)
+            d->base[d->first[r] + i + 1] = d->base[d->first[r] + i] + plan->rank[r].in[i].n;
     d->messages = d->base[links];
     /* One entry too many, so that no messages is no special case. */
     d->emits = calloc(d->messages + 1, sizeof *d->emits);
@@ -309,9 +322,9 @@ static int dry_init(struct dry *d, const struct plan *plan)
  */
 static size_t need_message(const struct dry *d, uint32_t r, const struct task *task, uint32_t i)
 {
-    size_t link = link_of(d->plan, task->needs[i].from, r), message = d->base[link] + d->consumed[link];
+    size_t link = link_of(d, task->needs[i].from, r), message = d->base[link] + d->consumed[link];
     for (uint32_t k = 0; k < i; k++)
-        message += link_of(d->plan, task->needs[k].from, r) == link;
+        message += link_of(d, task->needs[k].from, r) == link;
     return message;
 }
 
@@ -321,9 +334,9 @@ static bool can_start(const struct dry *d, uint32_t r, const struct task *task)
         if (!(d->state[need_message(d, r, task, i)] & MESSAGE_HERE))
             return false;
     for (uint32_t i = 0; i < task->nemits; i++) {
-        size_t link = link_of(d->plan, r, task->emits[i].to), added = 1;
+        size_t link = link_of(d, r, task->emits[i].to), added = 1;
         for (uint32_t k = 0; k < i; k++)
-            added += link_of(d->plan, r, task->emits[k].to) == link;
+            added += link_of(d, r, task->emits[k].to) == link;
         if (d->unsent[link] + added > d->credits)
             return false;
     }
@@ -343,12 +356,12 @@ static void finish(struct dry *d, uint32_t r, const struct task *task)
 {
     struct dry_rank *rank = &d->rank[r];
     for (uint32_t i = 0; i < task->nneeds; i++) {
-        size_t link = link_of(d->plan, task->needs[i].from, r);
+        size_t link = link_of(d, task->needs[i].from, r);
         d->consumed[link]++;
         try_move(d, link, d->base[link] + d->consumed[link] + d->credits - 1);
     }
     for (uint32_t i = 0; i < task->nemits; i++) {
-        size_t link = link_of(d->plan, r, task->emits[i].to);
+        size_t link = link_of(d, r, task->emits[i].to);
         size_t message = d->emits[d->emit_base[r] + rank->emitted++];
         d->state[message] = MESSAGE_SENT;
         d->unsent[link]++;
@@ -393,8 +406,8 @@ static uint64_t dry_run(struct dry *d, size_t credits)
     size_t ranks = d->plan->ranks;
     d->credits = credits;
     memset(d->state, 0, d->messages);
-    memset(d->consumed, 0, 2 * ranks * sizeof *d->consumed);
-    memset(d->unsent, 0, 2 * ranks * sizeof *d->unsent);
+    memset(d->consumed, 0, d->links * sizeof *d->consumed);
+    memset(d->unsent, 0, d->links * sizeof *d->unsent);
     memset(d->rank, 0, ranks * sizeof *d->rank);
     for (uint64_t now = 0;;) {
         while (advance(d, now))
@@ -457,7 +470,7 @@ int plan_find_credits(struct plan *plan, struct err *err)
         goto out;
     }
     size_t most = 1; /* as many as the busiest link has messages: none ever waits for a buffer */
-    for (size_t link = 0; link < 2 * plan->ranks; link++)
+    for (size_t link = 0; link < d.links; link++)
         if (d.base[link + 1] - d.base[link] > most)
             most = d.base[link + 1] - d.base[link];
     uint64_t best = dry_run(&d, most);

@@ -13,18 +13,33 @@
 struct build {
     const struct plan_request *req;
     struct plan *plan;
-    const uint32_t *rank_of_stage; /* borrowed; NULL = stage s on rank s */
-    uint32_t last;                 /* stage */
+    struct plan_shape shape;   /* of the replicas; moves count ranks as stages */
+    size_t replica;            /* TRAIN, FORWARD: the one being built, */
+    const struct sched *sched; /* its order, borrowed; FORWARD: NULL */
+    size_t first, own;         /* and its microbatches of a step */
+    uint32_t last;             /* stage */
     bool no_memory;
     struct task spare; /* where appends go once there is no memory */
 };
 
 uint32_t build_rank(const struct build *b, uint32_t stage);
+size_t build_places(const struct build *b); /* ranks of the replica */
+/* Of a request, whatever its program. */
+size_t request_replicas(const struct plan_request *req);
+struct plan_shape request_shape(const struct plan_request *req);
+size_t request_stages(const struct plan_request *req);
+/* Which step one of the schedule's microbatches is of; and how many of each step the replica has.
+ * */
+uint32_t build_step(const struct build *b, uint32_t mb);
+size_t build_step_microbatches(const struct build *b);
 struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uint32_t mb);
 /* What passes between two stages of one rank is handed over in place and is no message. */
 void build_need(const struct build *b, struct task *task, enum msg_kind kind, uint32_t mb,
                 uint32_t from_stage);
 void build_emit(const struct build *b, struct task *task, enum msg_kind kind, uint32_t mb, uint32_t to_stage);
+/* The same between replicas: the message goes to that stage, on another rank. */
+void build_need_from(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank);
+void build_emit_to(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank);
 
 /* `keep`: the backward pass will want what this forward leaves in its slot. */
 struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool keep);
@@ -33,7 +48,24 @@ struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool ke
 struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep);
 void build_loss(struct build *b, uint32_t mb);
 
-int build_train(struct build *b, struct err *err); /* plan_train.c */
+int build_train(struct build *b, struct err *err); /* plan_train.c: one replica */
+
+/* --- plan_replicas.c: what passes between replicas -------------------------------------------- */
+
+/* Of FORWARD's n microbatches the first of a replica; that of replica `nreplicas` is n. */
+size_t forward_first(const struct plan_request *req, size_t replica, size_t n);
+void build_score_end(struct build *b); /* behind all of a replica's FORWARD: its losses */
+void build_rows(struct build *b);      /* before all else of a replica */
+/* Before the stage's NORM; `after`: position of its last backward, */
+void build_shares(struct build *b, uint32_t step, uint32_t stage, uint32_t after);
+void build_squares(struct build *b, uint32_t step, uint32_t stage); /* behind that; */
+void build_values(struct build *b, uint32_t step, uint32_t stage);  /* behind its UPDATE */
+bool build_is_divided(const struct build *b);
+void build_losses(struct build *b, uint32_t step); /* before stage 0's, */
+bool build_gives_losses(const struct build *b);    /* its NORM of stage 0 does, */
+void build_tell(struct build *b, uint32_t step);   /* and behind it */
+int check_replicas(const struct plan_request *req, struct err *err);
+int check_slices(const struct plan_request *req, struct err *err);
 
 /* --- plan_ends.c: NORM and UPDATE of each step ------------------------------------------------ */
 

@@ -8,9 +8,11 @@
 const char *task_kind_name(enum task_kind kind)
 {
     static const char *const text[TASK_COUNT] = {
-        [TASK_F] = "F",         [TASK_I] = "I",           [TASK_W] = "W",     [TASK_B] = "B",
-        [TASK_NORM] = "norm",   [TASK_UPDATE] = "update", [TASK_PUT] = "put", [TASK_LOSS] = "loss",
-        [TASK_TOKEN] = "token", [TASK_R] = "R",
+        [TASK_F] = "F",         [TASK_I] = "I",           [TASK_W] = "W",       [TASK_B] = "B",
+        [TASK_NORM] = "norm",   [TASK_UPDATE] = "update", [TASK_PUT] = "put",   [TASK_LOSS] = "loss",
+        [TASK_TOKEN] = "token", [TASK_R] = "R",           [TASK_ROWS] = "rows", [TASK_DONE] = "losses",
+        [TASK_TELL] = "scale",  [TASK_GIVE] = "give",     [TASK_TAKE] = "take", [TASK_SQUARES] = "squares",
+        [TASK_TIED] = "tied",
     };
     return (unsigned)kind < TASK_COUNT ? text[kind] : "?";
 }
@@ -30,6 +32,13 @@ const char *msg_kind_name(enum msg_kind kind)
         [MSG_PARAM] = "parameters",
         [MSG_HELD] = "copy",
         [MSG_GO] = "go",
+        [MSG_ROWS] = "rows",
+        [MSG_LOSSES] = "losses",
+        [MSG_PART] = "gradients of groups",
+        [MSG_SUM] = "sum of gradients",
+        [MSG_SLICE] = "slice of an output",
+        [MSG_SQUARES] = "sums of squares",
+        [MSG_VALUES] = "values",
     };
     return (unsigned)kind < MSG_COUNT ? text[kind] : "?";
 }

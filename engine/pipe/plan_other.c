@@ -21,12 +21,12 @@ struct param_sweep {
 static bool can_forward(const struct param_sweep *w, uint32_t stage)
 {
     size_t next = w->done[stage];
-    return next < w->b->plan->microbatches && (stage == 0 || w->before[stage - 1] > next);
+    return next < w->b->own && (stage == 0 || w->before[stage - 1] > next);
 }
 
 static void take_losses(struct param_sweep *w)
 {
-    size_t open = w->b->plan->ranks;
+    size_t open = build_places(w->b);
     while (w->before[0] > w->taken + open && w->before[w->b->last] > w->taken)
         build_loss(w->b, (uint32_t)w->taken++);
 }
@@ -53,10 +53,10 @@ void build_score(struct build *b)
         w.moved = false;
         for (uint32_t s = 0; s <= b->last; s++)
             w.before[s] = w.done[s];
-        for (uint32_t r = 0; r < b->plan->ranks; r++)
-            sweep_rank(&w, r);
+        for (uint32_t r = 0; r < build_places(b); r++)
+            sweep_rank(&w, plan_shape_rank(&b->shape, b->replica, r));
     }
-    while (!b->no_memory && w.taken < b->plan->microbatches)
+    while (!b->no_memory && w.taken < b->own)
         build_loss(b, (uint32_t)w.taken++);
     free(w.done);
     free(w.before);
@@ -64,51 +64,80 @@ void build_score(struct build *b)
 
 /* --- generation ------------------------------------------------------------------------------- */
 
-void build_decode(struct build *b)
+/* One pipeline, or one slice of it. */
+static void build_decode_one(struct build *b)
 {
     uint32_t final = (uint32_t)b->plan->microbatches - 1;
+    const bool yields = b->req->want_token && !b->replica;
     for (uint32_t s = 0; s <= b->last; s++)
         for (uint32_t i = 0; i <= final; i++) {
             struct task *task = build_forward(b, s, i, false);
-            if (b->req->want_token && s == b->last && i == final)
+            if (yields && s == b->last && i == final)
                 build_emit(b, task, MSG_TOKEN, final, 0);
         }
-    if (b->req->want_token)
+    if (yields)
         build_need(b, build_add(b, TASK_TOKEN, 0, final), MSG_TOKEN, final, b->last);
+}
+
+void build_decode(struct build *b)
+{
+    for (b->replica = 0; b->replica < (b->req->slices ? b->plan->replicas : 1); b->replica++) {
+        if (b->req->slices)
+            build_rows(b);
+        build_decode_one(b);
+    }
 }
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-static uint32_t owner_of(const struct build *b, uint32_t stage)
+/* The rank that has a stage in a replica. */
+static uint32_t owner_of(const struct build *b, size_t replica, uint32_t stage)
 {
-    return b->req->rank_of_stage ? b->req->rank_of_stage[stage] : stage;
+    return plan_shape_stage(&b->shape, replica, stage);
+}
+
+static uint32_t farthest(const struct build *b, uint32_t stage)
+{
+    uint32_t most = 0;
+    for (size_t d = 0; d < b->plan->replicas; d++)
+        most = owner_of(b, d, stage) > most ? owner_of(b, d, stage) : most;
+    return most;
 }
 
 /* Which way a unit goes, and in how many hops: the shorter one round the ring to a rank that holds
- * it, in line to and from rank 0, since those programs pass one piece behind the other. */
+ * it, in line to and from rank 0, since those programs pass one piece behind the other. To several
+ * replicas it goes up the ring, past all of them. */
 struct move {
-    uint32_t from, to;
+    uint32_t from;
     bool is_down; /* towards lower ranks */
     size_t hops;
 };
 
-static struct move move_of(const struct build *b, size_t unit, uint32_t owner)
+static struct move move_of(const struct build *b, size_t unit, uint32_t stage)
 {
     const struct plan_request *req = b->req;
-    if (req->program == PROGRAM_SAVE)
-        return (struct move){owner, 0, true, owner};
-    if (req->program == PROGRAM_LOAD)
-        return (struct move){0, owner, false, owner};
-    const uint32_t from = req->held_by[unit], ranks = (uint32_t)req->ranks;
-    const size_t up = (owner + ranks - from) % ranks, down = (from + ranks - owner) % ranks;
-    return (struct move){from, owner, down < up, down < up ? down : up};
+    const uint32_t ranks = (uint32_t)req->ranks, owner = owner_of(b, 0, stage);
+    if (req->program == PROGRAM_SAVE) {
+        /* Past all that have moments of it. */
+        const uint32_t from = req->divided ? farthest(b, stage) : owner;
+        return (struct move){from, true, from};
+    }
+    const uint32_t from = req->program == PROGRAM_LOAD ? 0 : req->held_by[unit];
+    size_t up = 0;
+    for (size_t d = 0; d < b->plan->replicas; d++) {
+        const size_t hops = (owner_of(b, d, stage) + ranks - from) % ranks;
+        up = hops > up ? hops : up;
+    }
+    const size_t down = (from + ranks - owner) % ranks;
+    const bool is_down = req->program == PROGRAM_RESTORE && b->plan->replicas == 1 && down < up;
+    return (struct move){from, is_down, is_down ? down : up};
 }
 
 /* A tied embedding that comes in goes on to the head's copy of it with its last piece. That rank
  * takes it before anything else: what is sent first is awaited first. */
 struct tied_copy {
-    bool is_wanted, is_taken;
-    uint32_t head;
+    bool is_wanted, is_taken[PLAN_MAX_REPLICAS];
+    uint32_t last;       /* stage */
     uint32_t last_piece; /* of the embedding */
 };
 
@@ -116,11 +145,15 @@ static void add_tied(struct build *b, struct tied_copy *tied, struct task *put, 
 {
     if (!tied->is_wanted)
         return;
-    if (rank == 0 && piece == tied->last_piece)
-        build_emit(b, put, MSG_TIED_WEIGHT, 0, tied->head);
-    if (rank == tied->head && piece > tied->last_piece && !tied->is_taken) {
-        build_need(b, put, MSG_TIED_WEIGHT, 0, 0);
-        tied->is_taken = true;
+    const size_t replica = plan_shape_replica(&b->shape, rank);
+    const uint32_t embed = owner_of(b, replica, 0), head = owner_of(b, replica, tied->last);
+    if (embed == head)
+        return;
+    if (rank == embed && piece == tied->last_piece)
+        build_emit(b, put, MSG_TIED_WEIGHT, 0, head);
+    if (rank == head && piece > tied->last_piece && !tied->is_taken[replica]) {
+        build_need(b, put, MSG_TIED_WEIGHT, 0, embed);
+        tied->is_taken[replica] = true;
     }
 }
 
@@ -144,18 +177,18 @@ static void move_piece(struct build *b, struct tied_copy *tied, const struct mov
 /* Piece by piece; here stages are ranks. */
 void build_moves(struct build *b)
 {
-    const size_t *first = b->req->first, *pieces = b->req->pieces;
-    const uint32_t stages = (uint32_t)(b->req->stages ? b->req->stages : b->req->ranks);
+    const struct plan_request *req = b->req;
+    const size_t *first = req->first, *pieces = req->pieces;
+    const uint32_t stages = (uint32_t)request_stages(req);
     const size_t layers = first[stages];
-    const uint32_t head = owner_of(b, stages - 1);
-    struct tied_copy tied = {.is_wanted = b->req->tied && b->req->program != PROGRAM_SAVE && head > 0,
-                             .head = head,
+    struct tied_copy tied = {.is_wanted = req->tied && req->program != PROGRAM_SAVE,
+                             .last = stages - 1,
                              .last_piece = (uint32_t)pieces[1] - 1};
     uint32_t stage = 0;
     for (size_t unit = 0; unit < layers + 2; unit++) {
         while (unit > 0 && unit <= layers && first[stage + 1] < unit)
             stage++;
-        const struct move way = move_of(b, unit, unit > layers ? head : owner_of(b, unit ? stage : 0));
+        const struct move way = move_of(b, unit, unit > layers ? stages - 1 : unit ? stage : 0);
         for (uint32_t piece = (uint32_t)pieces[unit]; piece < pieces[unit + 1]; piece++)
             move_piece(b, &tied, &way, piece);
     }

@@ -49,7 +49,7 @@ static void losses_done(struct losses *losses)
 
 static int losses_init(struct losses *ret, const struct build *b, const double *start)
 {
-    const struct sched *sched = b->req->sched;
+    const struct sched *sched = b->sched;
     struct losses losses = {0};
     losses.order = calloc(sched->microbatches, sizeof *losses.order);
     losses.end = calloc(sched->microbatches, sizeof *losses.end);
@@ -81,7 +81,7 @@ static int losses_init(struct losses *ret, const struct build *b, const double *
 static void take_loss(struct build *b, struct losses *losses)
 {
     const uint32_t mb = losses->order[losses->taken++];
-    losses->taken_of[plan_step(b->plan, mb)]++;
+    losses->taken_of[build_step(b, mb)]++;
     build_loss(b, mb);
 }
 
@@ -101,7 +101,7 @@ static void take_losses_after(struct build *b, struct losses *losses, const stru
     if (task->stage != 0 || task->op != OP_F)
         return;
     losses->forwarded++;
-    if (losses->forwarded > losses->taken + b->plan->ranks && losses->end[losses->taken] <= next)
+    if (losses->forwarded > losses->taken + build_places(b) && losses->end[losses->taken] <= next)
         take_loss(b, losses);
 }
 
@@ -109,10 +109,10 @@ static void take_losses_after(struct build *b, struct losses *losses, const stru
 static void take_losses_of_step(struct build *b, struct losses *losses, const struct ends *ends,
                                 const struct sched_task *task)
 {
-    const uint32_t step = plan_step(b->plan, task->mb);
+    const uint32_t step = build_step(b, task->mb);
     if (task->stage != 0 || b->plan->steps == 1 || !ends_is_back(ends, step))
         return;
-    while (losses->taken_of[step] < b->plan->microbatches / b->plan->steps)
+    while (losses->taken_of[step] < build_step_microbatches(b))
         take_loss(b, losses);
 }
 
@@ -134,9 +134,8 @@ static void again_done(struct again *again)
     free(again->last);
 }
 
-static int again_init(struct again *again, const struct plan_request *req)
+static int again_init(struct again *again, const struct plan_request *req, const struct sched *sched)
 {
-    const struct sched *sched = req->sched;
     again->stage = calloc(sched->stages, sizeof *again->stage);
     again->done = calloc(sched->stages * sched->microbatches, sizeof *again->done);
     again->last = calloc(sched->stages, sizeof *again->last);
@@ -155,7 +154,7 @@ static int again_init(struct again *again, const struct plan_request *req)
 
 static void forward_again(struct build *b, struct again *again, const struct sched_task *task)
 {
-    bool *done = &again->done[(size_t)task->stage * b->plan->microbatches + task->mb];
+    bool *done = &again->done[(size_t)task->stage * b->sched->microbatches + task->mb];
     bool backward = task->op == OP_I || task->op == OP_B;
     if (task->op != OP_R && !(backward && again->stage[task->stage] && again->last[task->stage] != task->mb))
         return;
@@ -176,10 +175,10 @@ static void add_task(struct build *b, struct again *again, const struct sched_ta
     again->last[task->stage] = task->op == OP_F ? task->mb : UINT32_MAX;
 }
 
-static void add_list(struct build *b, uint32_t rank, const double *start, struct losses *losses,
+static void add_list(struct build *b, uint32_t place, const double *start, struct losses *losses,
                      struct again *again, struct ends *ends)
 {
-    const struct sched_list *list = &b->req->sched->rank[rank];
+    const struct sched_list *list = &b->sched->rank[place];
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *task = &list->tasks[k];
         ends_before(ends, task, start[k]);
@@ -191,23 +190,24 @@ static void add_list(struct build *b, uint32_t rank, const double *start, struct
             take_losses_after(b, losses, task, start[k + 1]);
         take_losses_of_step(b, losses, ends, task);
     }
-    while (rank == build_rank(b, 0) && losses->taken < b->plan->microbatches)
+    while (place == b->sched->rank_of_stage[0] && losses->taken < b->sched->microbatches)
         take_loss(b, losses);
 }
 
 int build_train(struct build *b, struct err *err)
 {
-    const struct sched *sched = b->req->sched;
+    const struct sched *sched = b->sched;
     struct sched_sim sim;
-    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0}};
+    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0, 0}};
     int rc = sched_simulate(&sim, sched, &units, err);
     if (rc < 0)
         return rc;
     struct losses losses = {0};
     struct again again = {0};
     struct ends *ends = ends_new(b, &sim);
-    if (ends && again_init(&again, b->req) == 0 && losses_init(&losses, b, sim.start) == 0) {
+    if (ends && again_init(&again, b->req, sched) == 0 && losses_init(&losses, b, sim.start) == 0) {
         const double *start = sim.start;
+        build_rows(b);
         for (uint32_t r = 0; r < sched->ranks; start += sched->rank[r++].n)
             add_list(b, r, start, &losses, &again, ends);
         rc = ends_finish(ends, err);

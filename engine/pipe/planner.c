@@ -44,6 +44,19 @@ static double speed_of(const struct planner_request *req, size_t cut, size_t nod
     return sum > 0 ? 1 / sum : 1;
 }
 
+/* Of a place in the pipeline; of several replicas the node that is slowest with its share. */
+static double speed_for(const struct planner_request *req, const struct candidate *c, size_t rank)
+{
+    const struct planner_cut *cut = &req->cut[c->cut];
+    double least = speed_of(req, c->cut, planner_node(&c->found, req->ranks, rank));
+    for (size_t d = 0; d < req->replicas && cut->own; d++) {
+        const double speed =
+            speed_of(req, c->cut, d * req->ranks + rank) * (double)cut->microbatches / (double)cut->own[d];
+        least = !d || speed < least ? speed : least;
+    }
+    return least;
+}
+
 /* The slowest stage as fast as can be: best where there are many microbatches. */
 static int balanced(size_t *ret_first, const struct planner_request *req, const struct candidate *c,
                     struct err *err)
@@ -56,8 +69,7 @@ static int balanced(size_t *ret_first, const struct planner_request *req, const 
         cost[u] = work_of(req, c->cut, head, u) * speed_of(req, c->cut, head);
     for (uint32_t s = 0; s < stages; s++) {
         const size_t rank = sched_place(c->info->placement, req->ranks, s);
-        speed[s] =
-            speed_of(req, c->cut, planner_node(&c->found, req->ranks, rank)) / speed_of(req, c->cut, head);
+        speed[s] = speed_for(req, c, rank) / speed_of(req, c->cut, head);
     }
     struct split_request split = {.stages = stages, .layers = req->layers, .unit_cost = cost, .speed = speed};
     int e = split_layers(ret_first, &split, err);
@@ -103,8 +115,7 @@ static int begin(struct candidate *c, struct planner_sim *sim, const struct plan
     return e;
 }
 
-/* `n` layers go from one stage to another; those between keep their number. */
-static bool move(struct planner_found *f, size_t from, size_t to, size_t n)
+bool planner_move(struct planner_found *f, size_t from, size_t to, size_t n)
 {
     if (f->first[from + 1] - f->first[from] < n)
         return false;
@@ -123,7 +134,7 @@ static int improve(struct candidate *c, size_t n, struct planner_sim *sim, size_
         for (size_t to = 0; to < c->found.stages && sim->stepped < effort; to++) {
             struct planner_found tried = c->found;
             struct planner_score score;
-            if (from == to || !move(&tried, from, to, n))
+            if (from == to || !planner_move(&tried, from, to, n))
                 continue;
             int e = planner_sim_score(&score, &tried, sim, err);
             if (e)
@@ -152,6 +163,12 @@ static int climb(struct candidate *c, const struct planner_request *req, size_t 
     *stepped += sim.stepped;
     planner_sim_done(&sim);
     return e < 0 ? e : 0;
+}
+
+/* Tasks that may be stepped to improve one candidate. */
+static size_t effort_of(const struct planner_request *req)
+{
+    return (req->effort ? req->effort : EFFORT) / CLIMBED;
 }
 
 /* --- all of them ------------------------------------------------------------------------------ */
@@ -276,7 +293,7 @@ static int climb_best(struct planner_search *x, bool *taken, struct err *err)
 {
     for (size_t k = 0; k < CLIMBED && k < x->n; k++) {
         struct candidate *c = best_of(x, taken, 1);
-        int e = climb(c, x->req, EFFORT / CLIMBED, &x->stepped, err);
+        int e = climb(c, x->req, effort_of(x->req), &x->stepped, err);
         if (e)
             return e;
         taken[c - x->at] = true;
@@ -325,9 +342,11 @@ static int choose(struct planner_search *x, struct planner_found *ret_best, stru
 
 static int check(const struct planner_request *req, struct err *err)
 {
-    if (req->ranks < 1 || req->ranks > PLANNER_MAX_RANKS || req->layers < 1 || !req->cuts)
+    const size_t replicas = planner_replicas(req);
+    if (req->ranks < 1 || replicas > PLAN_MAX_REPLICAS || req->ranks * replicas > PLANNER_MAX_RANKS ||
+        req->layers < 1 || !req->cuts)
         return err_set(err, -EINVAL, "a plan is for 1 to %d nodes and at least one layer, not %zu and %zu",
-                       PLANNER_MAX_RANKS, req->ranks, req->layers);
+                       PLANNER_MAX_RANKS, req->ranks * replicas, req->layers);
     return req->schedule && !sched_info(req->schedule)
                ? err_set(err, -EINVAL, "there is no schedule \"%s\"", req->schedule)
                : 0;
@@ -360,8 +379,9 @@ int planner_turn(struct planner_found *ret, const struct planner_found *found,
     struct planner_search x = {.req = req};
     const struct candidate like = {
         .info = sched_info(found->schedule), .chunks = found->chunks, .cut = found->cut};
+    const size_t starts = planner_replicas(req) > 1 ? 0 : req->ranks;
     int e = like.info ? check(req, err) : err_set(err, -EINVAL, "there is no schedule to turn");
-    for (size_t start = 0; start < req->ranks && !e; start++)
+    for (size_t start = 0; start < starts && !e; start++)
         for (size_t way = 0; way < (req->ranks > 2 ? 2 : 1) && !e && start != found->start; way++) {
             struct candidate c = like;
             c.found.start = start;
@@ -372,8 +392,7 @@ int planner_turn(struct planner_found *ret, const struct planner_found *found,
     if (!e && x.n) {
         bool *taken = calloc(x.n, sizeof *taken);
         struct candidate *best = taken ? best_of(&x, taken, 1) : NULL;
-        e = best ? climb(best, req, EFFORT / CLIMBED, &x.stepped, err)
-                 : err_set(err, -ENOMEM, "out of memory");
+        e = best ? climb(best, req, effort_of(req), &x.stepped, err) : err_set(err, -ENOMEM, "out of memory");
         if (!e)
             e = look_closely(&x, best, err);
         if (!e)

@@ -88,13 +88,19 @@ void sched_free(struct sched *sched);
 /* The same order with forwards done again where plan_compile puts them: an R right before every
  * backward that does not follow its own forward at once. −ENOMEM. */
 int sched_again(struct sched **ret, const struct sched *plain, struct err *err);
+/* The same order with stages cut finer: `of` [stages] says which stage of `coarse` each is a part
+ * of, in ascending order and all of them. A task becomes one for each part, backwards from the
+ * last. So replicas whose pipelines are cut at unlike layers have the same stages. −ENOMEM. */
+int sched_refine(struct sched **ret, const struct sched *coarse, size_t stages, const uint32_t *of,
+                 struct err *err);
 
 /* --- on paper --------------------------------------------------------------------------------- */
 
 /* What tasks cost, in any unit of time: of a stage, where `stage` is given, else of each. A B costs
- * i + w. An R costs r where the schedule has one, and nothing where it has none. */
+ * i + w. An R costs r where the schedule has one, and nothing where it has none. u is what follows
+ * once a step, the norm and the optimizer: no schedule has it. */
 struct sched_cost {
-    double f, i, w, r;
+    double f, i, w, r, u;
 };
 /* A message between neighbours: it holds its link for `transfer`, and is there `latency` after
  * that. */
@@ -120,5 +126,23 @@ struct sched_sim {
 int sched_simulate(struct sched_sim *ret, const struct sched *sched, const struct sched_costs *costs,
                    struct err *err);
 void sched_sim_done(struct sched_sim *sim);
+
+/* --- sums of gradients ------------------------------------------------------------------------ */
+
+/* How replicas of the pipeline add up the gradients of a stage. They leave its rank in parts of
+ * equal size, one after the other, each once the last backward to the weights has passed it. */
+struct sched_sum {
+    double seconds; /* that all of them take, when they are alone on their way */
+    size_t parts;   /* 1: they leave when that backward is over; 0: there are none */
+};
+/* The last backward to the weights of each stage: when it begins and ends. from, until: [stages],
+ * the caller's. They are raised only, so that a call for each replica, from zeros on, leaves the
+ * latest. */
+void sched_last_backwards(double *from, double *until, const struct sched *sched,
+                          const struct sched_sim *sim);
+/* When the last rank has the sums of all its stages, which go in the order of their last backwards.
+ * sum: [stages]. */
+double sched_sums_end(const struct sched *sched, const struct sched_sum *sum, const double *from,
+                      const double *until);
 
 #endif

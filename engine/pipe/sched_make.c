@@ -171,3 +171,46 @@ int sched_again(struct sched **ret, const struct sched *plain, struct err *err)
     *ret = s;
     return 0;
 }
+
+static bool goes_up(enum sched_op op)
+{
+    return op == OP_F || op == OP_R;
+}
+
+/* All parts of a task's stage, in the order of its direction. */
+static void add_parts(struct sched_list *to, const struct sched_task *t, size_t stages, const uint32_t *of)
+{
+    for (uint32_t i = 0; i < stages; i++) {
+        const uint32_t stage = goes_up(t->op) ? i : (uint32_t)stages - 1 - i;
+        if (of[stage] == t->stage)
+            to->tasks[to->n++] = (struct sched_task){t->op, stage, t->mb};
+    }
+}
+
+static size_t most_parts(size_t stages, const uint32_t *of)
+{
+    size_t most = 0, n = 0;
+    for (size_t s = 0; s < stages; s++) {
+        n = s && of[s] == of[s - 1] ? n + 1 : 1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int sched_refine(struct sched **ret, const struct sched *coarse, size_t stages, const uint32_t *of,
+                 struct err *err)
+{
+    size_t most = 0;
+    for (size_t r = 0; r < coarse->ranks; r++)
+        most = coarse->rank[r].n > most ? coarse->rank[r].n : most;
+    struct sched *s = sched_new(coarse->ranks, stages, coarse->microbatches, most * most_parts(stages, of));
+    if (!s)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < stages; i++)
+        s->rank_of_stage[i] = coarse->rank_of_stage[of[i]];
+    for (size_t r = 0; r < coarse->ranks; r++)
+        for (size_t k = 0; k < coarse->rank[r].n; k++)
+            add_parts(&s->rank[r], &coarse->rank[r].tasks[k], stages, of);
+    *ret = s;
+    return 0;
+}

@@ -82,7 +82,7 @@ static struct event *list_events(const struct sched *sched, const struct sched_s
 
 static int with_messages(const struct lines *l, struct err *err)
 {
-    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0}};
+    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0, 0}};
     struct sched_sim sim;
     int rc = sched_simulate(&sim, l->sched, &units, err);
     if (rc < 0)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SPLIT_MAX = 4096 }; /* stages, and layers */
 
@@ -17,11 +18,19 @@ enum { SPLIT_MAX = 4096 }; /* stages, and layers */
  * tables stands for stages s … stages−1 holding layers i … layers−1. */
 struct split_search {
     const struct split_request *req;
-    double *cost;     /* [layers + 1] */
-    size_t *bytes;    /* [stages][layers + 1] */
-    double *worst;    /* [stages + 1][layers + 1] least possible largest share, INFINITY = does not fit */
-    uint64_t *uneven; /* same shape: least sum of squared counts within the overall worst, UINT64_MAX =
-                         impossible */
+    double *cost;  /* [layers + 1] */
+    size_t *bytes; /* [stages][layers + 1] */
+    size_t *lacks; /* same shape; NULL: no matter */
+    double limit;  /* what a share may cost in the second search */
+    double *worst; /* [stages + 1][layers + 1] least possible largest share, INFINITY = does not fit */
+    struct split_rank *best; /* same shape: within the limit */
+};
+
+/* Of splits within the limit the least is the best: fewest bytes to come, then the least sum of
+ * squared counts. */
+struct split_rank {
+    size_t lacks;
+    uint64_t uneven; /* UINT64_MAX = impossible */
 };
 
 static size_t at(const struct split_search *x, size_t s, size_t i)
@@ -58,11 +67,16 @@ static double share_cost(const struct split_search *x, size_t s, size_t from, si
     return req->speed ? sum / req->speed[s] : sum;
 }
 
+static size_t between(const struct split_search *x, const size_t *sums, size_t s, size_t from, size_t to)
+{
+    const size_t until = sums[at(x, s, to)];
+    return until == SIZE_MAX ? SIZE_MAX : until - sums[at(x, s, from)];
+}
+
 static size_t share_bytes(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     const struct split_request *req = x->req;
-    const size_t until = x->bytes[at(x, s, to)];
-    size_t sum = until == SIZE_MAX ? SIZE_MAX : until - x->bytes[at(x, s, from)];
+    size_t sum = between(x, x->bytes, s, from, to);
     if (s == 0)
         sum = add_bytes(sum, unit_bytes(req, s, 0));
     if (s + 1 == req->stages)
@@ -95,41 +109,57 @@ static void find_worst(struct split_search *x)
         }
 }
 
-/* What a share may cost in the second search. Shares that are equal on paper differ in their last
- * bits, as differences of sums do; a billionth makes them equal again. */
-static double tolerated(const struct split_search *x)
+/* Shares that are equal on paper differ in their last bits, as differences of sums do; a billionth
+ * makes them equal again. */
+static double tolerated(const struct split_search *x, double slack)
 {
-    return x->worst[at(x, 0, 0)] * (1.0 + 1e-9);
+    return x->worst[at(x, 0, 0)] * (1.0 + fmax(slack, 1e-9));
 }
 
-static void find_even(struct split_search *x)
+/* Of a split of the rest with layers from … to−1 on stage s. */
+static struct split_rank rank_of(const struct split_search *x, size_t s, size_t from, size_t to)
+{
+    struct split_rank rank = x->best[at(x, s + 1, to)];
+    if (rank.uneven == UINT64_MAX)
+        return rank;
+    rank.uneven += (to - from) * (to - from);
+    if (x->lacks)
+        rank.lacks = add_bytes(rank.lacks, between(x, x->lacks, s, from, to));
+    return rank;
+}
+
+static bool is_less(struct split_rank a, struct split_rank b)
+{
+    if (a.uneven == UINT64_MAX || b.uneven == UINT64_MAX)
+        return a.uneven < b.uneven;
+    return a.lacks < b.lacks || (a.lacks == b.lacks && a.uneven < b.uneven);
+}
+
+static void find_best(struct split_search *x)
 {
     size_t stages = x->req->stages, layers = x->req->layers;
-    double limit = tolerated(x);
     for (size_t i = 0; i <= layers; i++)
-        x->uneven[at(x, stages, i)] = i == layers ? 0 : UINT64_MAX;
+        x->best[at(x, stages, i)] = (struct split_rank){0, i == layers ? 0 : UINT64_MAX};
     for (size_t s = stages; s-- > 0;)
         for (size_t i = 0; i <= layers; i++) {
-            uint64_t best = UINT64_MAX;
-            for (size_t j = i; j <= layers && fits(x, s, i, j) && share_cost(x, s, i, j) <= limit; j++) {
-                uint64_t rest = x->uneven[at(x, s + 1, j)];
-                if (rest != UINT64_MAX && rest + (j - i) * (j - i) < best)
-                    best = rest + (j - i) * (j - i);
-            }
-            x->uneven[at(x, s, i)] = best;
+            struct split_rank best = {0, UINT64_MAX};
+            for (size_t j = i; j <= layers && fits(x, s, i, j) && share_cost(x, s, i, j) <= x->limit; j++)
+                if (is_less(rank_of(x, s, i, j), best))
+                    best = rank_of(x, s, i, j);
+            x->best[at(x, s, i)] = best;
         }
 }
 
-/* Reads the split off the table; where several are equally even, the earlier stage takes more. */
+/* Reads the split off the table; where several are equally good, the earlier stage takes more. */
 static void trace(const struct split_search *x, size_t *ret_first)
 {
     size_t stages = x->req->stages, layers = x->req->layers, from = 0;
-    double limit = tolerated(x);
     for (size_t s = 0; s < stages; s++) {
         size_t to = from;
-        for (size_t j = from; j <= layers && fits(x, s, from, j) && share_cost(x, s, from, j) <= limit; j++) {
-            uint64_t rest = x->uneven[at(x, s + 1, j)];
-            if (rest != UINT64_MAX && rest + (j - from) * (j - from) == x->uneven[at(x, s, from)])
+        for (size_t j = from; j <= layers && fits(x, s, from, j) && share_cost(x, s, from, j) <= x->limit;
+             j++) {
+            const struct split_rank rank = rank_of(x, s, from, j);
+            if (rank.uneven != UINT64_MAX && !is_less(x->best[at(x, s, from)], rank))
                 to = j;
         }
         ret_first[s] = from;
@@ -170,7 +200,8 @@ static int refuse_memory(struct split_search *x, size_t *first, struct err *err)
     limited->memory = NULL;
     x->req = limited;
     find_worst(x);
-    find_even(x);
+    x->limit = tolerated(x, 0);
+    find_best(x);
     trace(x, first);
     x->req = was;
     size_t s = 0;
@@ -197,8 +228,8 @@ static int search_init(struct split_search *x, const struct split_request *req)
     x->cost = calloc(req->layers + 1, sizeof *x->cost);
     x->bytes = calloc(req->stages * (req->layers + 1), sizeof *x->bytes);
     x->worst = calloc(cells, sizeof *x->worst);
-    x->uneven = calloc(cells, sizeof *x->uneven);
-    if (!x->cost || !x->bytes || !x->worst || !x->uneven)
+    x->best = calloc(cells, sizeof *x->best);
+    if (!x->cost || !x->bytes || !x->worst || !x->best)
         return -ENOMEM;
     for (size_t i = 0; i < req->layers; i++)
         x->cost[i + 1] = x->cost[i] + layer_cost(req, i + 1);
@@ -208,32 +239,77 @@ static int search_init(struct split_search *x, const struct split_request *req)
     return 0;
 }
 
+static void search_done(struct split_search *x)
+{
+    free(x->cost);
+    free(x->bytes);
+    free(x->lacks);
+    free(x->worst);
+    free(x->best);
+}
+
+/* Another split that is nearly as fast, if less has to come for it. */
+static int prefer_what_is_there(struct split_search *x, size_t *first)
+{
+    const struct split_request *req = x->req;
+    size_t *other = calloc(req->stages + 1, sizeof *other);
+    x->lacks = calloc(req->stages * (req->layers + 1), sizeof *x->lacks);
+    if (!other || !x->lacks) {
+        free(other);
+        return -ENOMEM;
+    }
+    for (size_t s = 0; s < req->stages; s++)
+        for (size_t i = 0; i < req->layers; i++)
+            x->lacks[at(x, s, i + 1)] = add_bytes(x->lacks[at(x, s, i)], req->unit_lacks[s][i + 1]);
+    x->limit = tolerated(x, req->slack);
+    find_best(x);
+    trace(x, other);
+    if (split_lacks(other, req) < split_lacks(first, req))
+        memcpy(first, other, (req->stages + 1) * sizeof *first);
+    free(other);
+    return 0;
+}
+
+static int search(struct split_search *x, size_t *ret_first, struct err *err)
+{
+    find_worst(x);
+    if (isinf(x->worst[at(x, 0, 0)])) {
+        size_t *first = calloc(x->req->stages + 1, sizeof *first);
+        const int rc = first ? refuse_memory(x, first, err) : err_set(err, -ENOMEM, "out of memory");
+        free(first);
+        return rc;
+    }
+    x->limit = tolerated(x, 0);
+    find_best(x);
+    trace(x, ret_first);
+    return x->req->unit_lacks && split_lacks(ret_first, x->req) ? prefer_what_is_there(x, ret_first) : 0;
+}
+
 int split_layers(size_t *ret_first, const struct split_request *req, struct err *err)
 {
     int rc = check_request(req, err);
     if (rc < 0)
         return rc;
     struct split_search x;
-    size_t *first = calloc(req->stages + 1, sizeof *first);
     rc = search_init(&x, req);
-    if (rc < 0 || !first) {
-        rc = err_set(err, -ENOMEM, "no memory to split %zu layers over %zu stages", req->layers, req->stages);
-        goto out;
-    }
-    find_worst(&x);
-    if (isinf(x.worst[at(&x, 0, 0)])) {
-        rc = refuse_memory(&x, first, err);
-        goto out;
-    }
-    find_even(&x);
-    trace(&x, ret_first);
-out:
-    free(first);
-    free(x.cost);
-    free(x.bytes);
-    free(x.worst);
-    free(x.uneven);
+    rc = rc < 0 ? rc : search(&x, ret_first, err);
+    if (rc == -ENOMEM)
+        err_set(err, rc, "no memory to split %zu layers over %zu stages", req->layers, req->stages);
+    search_done(&x);
     return rc;
+}
+
+size_t split_lacks(const size_t *first, const struct split_request *req)
+{
+    size_t sum = 0;
+    for (size_t s = 0; req->unit_lacks && s < req->stages; s++)
+        for (size_t u = 0; u < req->layers + 2; u++) {
+            const bool is_its = u == 0                 ? s == 0
+                                : u == req->layers + 1 ? s + 1 == req->stages
+                                                       : u > first[s] && u <= first[s + 1];
+            sum = is_its ? add_bytes(sum, req->unit_lacks[s][u]) : sum;
+        }
+    return sum;
 }
 
 int split_check(const size_t *first, size_t stages, size_t layers, struct err *err)
@@ -259,4 +335,37 @@ int split_check(const size_t *first, size_t stages, size_t layers, struct err *e
                        "layers %zu to %zu are on no stage: the last stage must end at layer %zu",
                        first[stages], layers - 1, layers);
     return 0;
+}
+
+/* Where the next cut is, of the splits that have one more; false: none has. */
+static bool next_cut(size_t *ret, const size_t *const *first, const size_t *stages, uint32_t *const *place,
+                     size_t at, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        const size_t next = place[i][at] + 1;
+        if (next < stages[i] && (!any || first[i][next] < *ret)) {
+            *ret = first[i][next];
+            any = true;
+        }
+    }
+    return any;
+}
+
+size_t split_refine(size_t *ret_first, uint32_t *const *ret_place, const size_t *const *first,
+                    const size_t *stages, size_t n)
+{
+    size_t at = 0, cut = 0;
+    ret_first[0] = 0;
+    for (size_t i = 0; i < n; i++)
+        ret_place[i][0] = 0;
+    for (; next_cut(&cut, first, stages, ret_place, at, n); at++) {
+        ret_first[at + 1] = cut;
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t place = ret_place[i][at];
+            ret_place[i][at + 1] = place + (place + 1 < stages[i] && first[i][place + 1] == cut);
+        }
+    }
+    ret_first[at + 1] = first[0][stages[0]];
+    return at + 1;
 }

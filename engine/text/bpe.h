@@ -16,7 +16,7 @@
 
 struct bpe_merge {
     uint64_t pair; /* left id << 32 | right id */
-    uint32_t rank; /* place in the list of merges, or what "ranks" says */
+    uint32_t rank; /* place in the list of merges, or what "ranks" says; "ids": the id it makes */
     uint32_t id;   /* what the pair becomes; VOCAB_NONE marks a free slot */
 };
 

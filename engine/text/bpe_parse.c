@@ -11,7 +11,11 @@
 
 #include "text/tok_json.h"
 
-enum { TOKEN_LIMIT = 64 * 1024 }; /* bytes of one token; real ones stay below a thousand */
+enum {
+    TOKEN_LIMIT = 64 * 1024, /* bytes of one token; real ones stay below a thousand */
+    SPLIT_LIMIT = 1 << 29, /* bytes looked at where tokens are split everywhere: the squares of their lengths.
+                              Qwen3's 151643 tokens would take 19 million */
+};
 
 static int parse_vocab(struct bpe *bpe, const json_t *json, struct err *err)
 {
@@ -112,21 +116,26 @@ static int parse_rank(const json_t *ranks, size_t i, uint32_t *ret, struct err *
     return 0;
 }
 
+static int make_slots(struct bpe *bpe, size_t merges, struct err *err)
+{
+    bpe->merge_slots = 16;
+    while (bpe->merge_slots < merges * 2)
+        bpe->merge_slots *= 2;
+    bpe->merges = malloc(bpe->merge_slots * sizeof *bpe->merges);
+    if (!bpe->merges)
+        return err_set(err, -ENOMEM, "no memory for %zu merges", merges);
+    for (size_t i = 0; i < bpe->merge_slots; i++)
+        bpe->merges[i].id = VOCAB_NONE;
+    return 0;
+}
+
 static int parse_merges(struct bpe *bpe, const json_t *json, const json_t *ranks, struct err *err)
 {
     if (!json_is_array(json))
         return err_set(err, -EINVAL, "model: \"merges\" must be a list of pairs");
     size_t n = json_array_size(json);
-    bpe->merge_slots = 16;
-    while (bpe->merge_slots < n * 2)
-        bpe->merge_slots *= 2;
-    bpe->merges = malloc(bpe->merge_slots * sizeof *bpe->merges);
-    if (!bpe->merges)
-        return err_set(err, -ENOMEM, "no memory for %zu merges", n);
-    for (size_t i = 0; i < bpe->merge_slots; i++)
-        bpe->merges[i].id = VOCAB_NONE;
     struct textbuf joined = {0};
-    int r = 0;
+    int r = make_slots(bpe, n, err);
     uint32_t rank = 0;
     for (size_t i = 0; r == 0 && i < n; i++) {
         const json_t *item = json_array_get(json, i);
@@ -142,6 +151,41 @@ static int parse_merges(struct bpe *bpe, const json_t *json, const json_t *ranks
             r = err_set(err, -EINVAL, "model: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", i);
     }
     textbuf_done(&joined);
+    return r;
+}
+
+/* A split of a token: what its two parts become, if they are tokens too. */
+static bool is_made_of(const struct vocab *v, const struct vocab_entry *whole, size_t left,
+                       struct bpe_merge *ret)
+{
+    const char *text = v->arena.data + whole->text;
+    if (((unsigned char)text[left] & 0xc0) == 0x80) /* within a character */
+        return false;
+    const uint32_t a = vocab_find(v, text, left), b = vocab_find(v, text + left, whole->len - left);
+    *ret = (struct bpe_merge){(uint64_t)a << 32 | b, whole->id, whole->id};
+    return a != VOCAB_NONE && b != VOCAB_NONE;
+}
+
+/* tiktoken's merges: any two tokens that make a third, the one with the lowest id first. */
+static int make_merges(struct bpe *bpe, struct err *err)
+{
+    const struct vocab *v = &bpe->vocab;
+    struct bpe_merge m;
+    size_t n = 0, work = 0;
+    for (size_t i = 0; i < v->n; i++)
+        if ((work += (size_t)v->entries[i].len * v->entries[i].len) > SPLIT_LIMIT)
+            return err_set(err, -EINVAL,
+                           "model: its first %zu tokens are too long to look at each way to split them; "
+                           "the file is damaged",
+                           i + 1);
+    for (size_t i = 0; i < v->n; i++)
+        for (size_t left = 1; left < v->entries[i].len; left++)
+            n += is_made_of(v, &v->entries[i], left, &m);
+    int r = make_slots(bpe, n, err);
+    for (size_t i = 0; i < v->n && !r; i++)
+        for (size_t left = 1; left < v->entries[i].len; left++)
+            if (is_made_of(v, &v->entries[i], left, &m))
+                *slot_of(bpe, m.pair) = m;
     return r;
 }
 
@@ -194,12 +238,14 @@ int bpe_parse(struct bpe *bpe, const json_t *model, struct err *err)
         return err_set(err, -ENOTSUP,
                        "the tokenizer model '%.64s' is not supported; use a model with a BPE tokenizer",
                        json_string_value(type));
-    const char *unk = NULL;
+    const char *unk = NULL, *ranks = json_string_value(json_object_get(model, "ranks"));
     r = parse_options(bpe, model, &unk, err);
     if (r == 0)
         r = parse_vocab(bpe, json_object_get(model, "vocab"), err);
     if (r == 0)
-        r = parse_merges(bpe, json_object_get(model, "merges"), json_object_get(model, "ranks"), err);
+        r = ranks && !strcmp(ranks, "ids")
+                ? make_merges(bpe, err)
+                : parse_merges(bpe, json_object_get(model, "merges"), json_object_get(model, "ranks"), err);
     if (r)
         return r;
     find_bytes(bpe);

@@ -14,6 +14,7 @@
 
 #include "file/model_file.h"
 #include "text/pattern.h"
+#include "text/tiktoken.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -39,14 +40,9 @@ static int parse_parts(struct tokenizer *tok, const json_t *json, struct err *er
     return r;
 }
 
-int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err)
+/* Takes json. */
+static int from_json(struct tokenizer **ret, json_t *json, struct err *err)
 {
-    json_error_t fault;
-    json_t *json = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &fault);
-    if (!json)
-        return err_set(err, -EBADMSG,
-                       "line %d, column %d: %s; the file is damaged or was not downloaded whole", fault.line,
-                       fault.column, fault.text);
     struct tokenizer *tok = calloc(1, sizeof *tok);
     int r = tok ? parse_parts(tok, json, err) : err_set(err, -ENOMEM, "no memory for a tokenizer");
     json_decref(json);
@@ -58,6 +54,25 @@ int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct e
     return 0;
 }
 
+int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err)
+{
+    json_error_t fault;
+    json_t *json = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &fault);
+    if (!json)
+        return err_set(err, -EBADMSG,
+                       "line %d, column %d: %s; the file is damaged or was not downloaded whole", fault.line,
+                       fault.column, fault.text);
+    return from_json(ret, json, err);
+}
+
+/* Where there is no tokenizer.json; −ENOENT: nor is there anything else. */
+static int open_tiktoken(struct tokenizer **ret, const char *dir, struct err *err)
+{
+    json_t *json = NULL;
+    const int r = tiktoken_read(&json, dir, err);
+    return r ? r : from_json(ret, json, err);
+}
+
 int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err)
 {
     char *path = model_file_name(dir, "tokenizer.json"), *text;
@@ -65,13 +80,13 @@ int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err)
         return err_set(err, -ENOMEM, "no memory to open the tokenizer");
     size_t n;
     int r = model_file_read(dir, "tokenizer.json", FILE_LIMIT, &text, &n, err);
-    if (r == -ENOENT)
-        err_set(err, r, "%s: %s; a model must have its tokenizer beside it", path, strerror(-r));
     if (r == 0) {
         r = tokenizer_parse(ret, text, n, err);
         if (r)
             err_prefix(err, r, "%s", path);
         free(text);
+    } else if (r == -ENOENT && (r = open_tiktoken(ret, dir, err)) == -ENOENT) {
+        err_set(err, r, "%s: %s; a model must have its tokenizer beside it", path, strerror(-r));
     }
     free(path);
     return r;

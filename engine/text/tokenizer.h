@@ -14,8 +14,9 @@
 
 struct tokenizer;
 
-int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err); /* DIR/tokenizer.json */
-/* The same from the file's contents in memory. */
+/* DIR/tokenizer.json, or where there is none Kimi's DIR/tiktoken.model. */
+int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err);
+/* The former from the file's contents in memory. */
 int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err);
 void tokenizer_close(struct tokenizer *tok);
 

@@ -33,8 +33,8 @@ static int nothing_left(const struct data_reader *r)
     if (c->dropped == c->rows)
         return err_set(r->err, -ENODATA,
                        "%s: all of its %zu rows are longer than %zu tokens; raise --seq-len, or let "
-                       "--overlong truncate or split them",
-                       r->path, c->rows, r->req->seq_len);
+                       "--overlong truncate%s them",
+                       r->path, c->rows, r->req->seq_len, r->req->pairs ? "" : " or split");
     return err_set(r->err, -ENODATA,
                    "%s: none of its %zu rows has a supervised token after the first within %zu tokens",
                    r->path, c->rows, r->req->seq_len);
@@ -56,15 +56,30 @@ static int read_rows(struct data_reader *r)
     return code == 0 && r->data->nrows == 0 ? nothing_left(r) : code;
 }
 
+int data_split_path(char **ret, const char *path, const char *split, struct err *err)
+{
+    struct stat sb;
+    const bool is_file = input_stat(path, &sb) || !S_ISDIR(sb.st_mode);
+    char *file = NULL;
+    if (is_file ? !(file = strdup(path)) : asprintf(&file, "%s/%s.jsonl", path, split) < 0)
+        return err_set(err, -ENOMEM, "%s: no memory to open it", path);
+    if (!is_file && input_stat(file, &sb) == -ENOENT)
+        file[strlen(file) - 1] = '\0'; /* .json */
+    if (!is_file && input_stat(file, &sb) == -ENOENT) {
+        free(file);
+        return err_set(err, -ENOENT,
+                       "%s has neither %s.jsonl nor %s.json; put the %s rows there, or name a file of rows",
+                       path, split, split, split);
+    }
+    *ret = file;
+    return 0;
+}
+
 static int read_file(struct data *data, const struct data_request *req, const char *path, struct err *err)
 {
     struct data_reader r = {.req = req, .path = path, .data = data, .err = err};
     struct stat sb;
     int code = jsonl_open(&r.in, path, err);
-    if (code == -ENOENT && path != req->path)
-        err_set(err, code,
-                "%s has neither %s.jsonl nor %s.json; put the %s rows there, or name a file of rows",
-                req->path, req->split, req->split, req->split);
     if (code == 0 && !input_stat(path, &sb))
         r.changed = sb.st_mtime;
     if (code == 0)
@@ -75,18 +90,13 @@ static int read_file(struct data *data, const struct data_request *req, const ch
     return code;
 }
 
-/* req->path itself, or the split's file in it. */
 static int read_path(struct data *data, const struct data_request *req, struct err *err)
 {
-    struct stat sb;
-    if (input_stat(req->path, &sb) || !S_ISDIR(sb.st_mode))
-        return read_file(data, req, req->path, err);
     char *path;
-    if (asprintf(&path, "%s/%s.jsonl", req->path, req->split) < 0)
-        return err_set(err, -ENOMEM, "%s: no memory to open it", req->path);
-    if (input_stat(path, &sb) == -ENOENT)
-        path[strlen(path) - 1] = '\0'; /* .json */
-    int code = read_file(data, req, path, err);
+    int code = data_split_path(&path, req->path, req->split, err);
+    if (code < 0)
+        return code;
+    code = read_file(data, req, path, err);
     free(path);
     return code;
 }
@@ -133,6 +143,11 @@ struct data_row data_row(const struct data *data, size_t i)
 size_t data_longest(const struct data *data)
 {
     return data->longest;
+}
+
+size_t data_together(const struct data *data)
+{
+    return data->kind == ROW_CHOICE ? PAIR_ROWS : 1;
 }
 
 const char *data_kind(const struct data *data)

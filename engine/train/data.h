@@ -38,8 +38,8 @@ struct data_row {
     size_t line;       /* of the file, from 1: where it came from */
 };
 struct data_counts {
-    size_t rows;         /* of the file */
-    size_t kept;         /* rows there are now, pieces of those that were split among them */
+    size_t rows;         /* of the file; all that follows but tokens counts these */
+    size_t kept;         /* those there are now, pieces of those that were split among them */
     size_t unsupervised; /* dropped: no supervised token */
     size_t truncated;    /* longer than seq_len, and cut */
     size_t split;        /* or made several of */
@@ -55,6 +55,10 @@ struct data_fields {
     const char *text, *prompt, *completion, *messages, *tools;
 };
 
+/* The file that a path names: itself or, of a directory, its SPLIT.jsonl or SPLIT.json; owned by
+ * the caller. −ENOENT: the directory has neither. */
+int data_split_path(char **ret, const char *path, const char *split, struct err *err);
+
 struct data_request {
     const char *path;                /* a file, or a directory with SPLIT.jsonl or SPLIT.json */
     const char *split;               /* "train", "valid" or "test" */
@@ -64,10 +68,11 @@ struct data_request {
     const json_t *template_args;     /* more variables of the template, or NULL */
     struct data_fields fields;
     enum data_mask mask;
-    enum data_overlong overlong;
-    size_t seq_len; /* longest row in tokens */
-    size_t vocab;   /* ids ≥ this are refused, naming line and id */
-    int32_t eos;    /* appended to texts that do not end in it; −1 = none */
+    enum data_overlong overlong; /* of pairs not DATA_SPLIT */
+    bool pairs;                  /* rows of "chosen" and "rejected" are wanted, and no others */
+    size_t seq_len;              /* longest row in tokens */
+    size_t vocab;                /* ids ≥ this are refused, naming line and id */
+    int32_t eos;                 /* appended to texts that do not end in it; −1 = none */
 };
 /* A file of JSON objects (jsonl.h), whose first row decides what all are, by its keys:
  *   input_ids, labels          as given; labels unshifted as in Hugging Face (−100 = not
@@ -77,23 +82,29 @@ struct data_request {
  *   messages, tools            a conversation, by the template; OpenAI's form
  *   conversations, tools       the same as messages, or in sharegpt's form
  *   instruction, input, output alpaca's form of a prompt and a completion
- *   text                       the tokenizer's ids with its special tokens and EOS Errors name file
- *   and line. Rows with nothing supervised are dropped and counted; nothing left is −ENODATA. A
- *   template that asks for the time is told when the file was last changed, so that the same file
- *   is always the same rows. */
+ *   text                       the tokenizer's ids with its special tokens and EOS
+ * With `pairs` all are
+ *   prompt, chosen, rejected   as TRL has them: a question and two answers, as texts or as lists of
+ *   messages; without a prompt, two conversations that begin alike. Each becomes two rows, 2i the
+ *   chosen and 2i + 1 the rejected answer, whose prompt is not supervised.
+ * Errors name file and line. Rows with nothing supervised are dropped and counted; nothing left is
+ * −ENODATA. A template that asks for the time gets when the file was last changed, so that the
+ * same file is always the same rows. */
 int data_open(struct data **ret, const struct data_request *req, struct err *err);
 void data_close(struct data *data);
 size_t data_rows(const struct data *data);
 struct data_counts data_counts(const struct data *data);
 struct data_row data_row(const struct data *data, size_t i);
 size_t data_longest(const struct data *data);
+/* Rows that belong together, and stay in one pack: 2 of pairs, else 1. */
+size_t data_together(const struct data *data);
 const char *data_kind(const struct data *data); /* what the rows are, in a word or two */
 /* A number that follows from every id and label: the same data, the same number. */
 uint64_t data_fingerprint(const struct data *data);
 
 /* Rows that go through the ring as one: with a capacity, as many as fit into so many tokens (best
  * fit, the longest first), each still with its own positions and attention; with capacity 0, one
- * row each. */
+ * row each, or one pair. Pairs take no capacity. */
 struct data_packs;
 int data_packs_new(struct data_packs **ret, const struct data *data, size_t capacity, struct err *err);
 void data_packs_free(struct data_packs *packs);

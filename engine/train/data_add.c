@@ -110,11 +110,24 @@ static int add_pieces(struct data_reader *r, const uint32_t *ids, const int32_t 
     return kept;
 }
 
+/* One of a pair, which is counted as a whole. */
+static int add_answer(const struct data_reader *r, const uint32_t *ids, const int32_t *labels, size_t n)
+{
+    const size_t most = r->req->seq_len, over = n > most ? n - most : 0;
+    const int kept = add_piece(r, ids, labels, n - over);
+    r->data->counts.lost += over;
+    r->pair->over += over > 0;
+    r->pair->kept += kept > 0;
+    return kept < 0 ? kept : 0;
+}
+
 int data_add_row(struct data_reader *r, const uint32_t *ids, const int32_t *labels, size_t n)
 {
     struct data_counts *c = &r->data->counts;
     const size_t most = r->req->seq_len, over = n > most ? n - most : 0;
     const enum data_overlong how = r->req->overlong;
+    if (r->pair)
+        return add_answer(r, ids, labels, n);
     c->rows++;
     if (over && how == DATA_DROP) {
         c->dropped++;
@@ -132,4 +145,34 @@ int data_add_row(struct data_reader *r, const uint32_t *ids, const int32_t *labe
     c->split += over && how == DATA_SPLIT && kept;
     c->unsupervised += !kept;
     return 0;
+}
+
+/* --- pairs ------------------------------------------------------------------------------------ */
+
+void data_pair_begin(struct data_reader *r, struct data_pair *pair)
+{
+    *pair = (struct data_pair){.before = *r->data};
+    r->pair = pair;
+}
+
+void data_pair_end(struct data_reader *r)
+{
+    const struct data_pair *pair = r->pair;
+    struct data *d = r->data;
+    const bool is_dropped = pair->over && r->req->overlong == DATA_DROP,
+               is_kept = !is_dropped && pair->kept == PAIR_ROWS;
+    const size_t lost = d->counts.lost + d->counts.tokens - pair->before.counts.tokens;
+    if (!is_kept) {
+        d->nrows = pair->before.nrows;
+        d->tokens = pair->before.tokens;
+        d->longest = pair->before.longest;
+        d->counts = pair->before.counts;
+    }
+    d->counts.rows++;
+    d->counts.kept = d->nrows / PAIR_ROWS;
+    d->counts.dropped += is_dropped;
+    d->counts.lost = is_dropped ? lost : d->counts.lost;
+    d->counts.unsupervised += !is_dropped && !is_kept;
+    d->counts.truncated += is_kept && pair->over;
+    r->pair = NULL;
 }

@@ -11,7 +11,7 @@
 #include "train/data.h"
 #include "train/jsonl.h"
 
-enum row_kind { ROW_UNDECIDED, ROW_IDS, ROW_PAIR, ROW_TALK, ROW_ALPACA, ROW_TEXT, ROW_KINDS };
+enum row_kind { ROW_UNDECIDED, ROW_IDS, ROW_PAIR, ROW_TALK, ROW_ALPACA, ROW_TEXT, ROW_CHOICE, ROW_KINDS };
 
 struct data_stretch {
     size_t begin, n, supervised, line;
@@ -26,6 +26,14 @@ struct data {
     size_t longest;
     enum row_kind kind;
     struct data_counts counts;
+};
+
+enum { PAIR_ROWS = 2 };
+
+/* Of a pair of answers, while its two rows are read. */
+struct data_pair {
+    struct data before; /* as the set was: what is taken back with a row that is not kept */
+    size_t kept, over;  /* rows of it that are kept; those longer than seq_len */
 };
 
 /* What is known while a file is read. */
@@ -43,6 +51,7 @@ struct data_reader {
     uint32_t *ids;   /* owned: [room], those of one row */
     int32_t *labels; /* owned: [room], its labels, unshifted */
     size_t room;
+    struct data_pair *pair; /* or NULL */
     struct err *err;
 };
 
@@ -52,6 +61,7 @@ struct data_talk {
     json_t *tools;    /* or NULL */
     json_t *trained;  /* [true, …]: false for a turn its row says is not to be learnt */
     bool has_calls;   /* a tool is called */
+    size_t asked;     /* turns that are the prompt: all behind them is the answer; 0: all but the last */
 };
 
 /* "PATH:LINE: sentence"; returns code. */
@@ -62,6 +72,9 @@ int data_no_memory(const struct data_reader *r);
 int data_make_room(struct data_reader *r, size_t n);
 /* Takes over a copy. labels: one for each id, unshifted; NULL = the ids themselves. */
 int data_add_row(struct data_reader *r, const uint32_t *ids, const int32_t *labels, size_t n);
+/* The rows between are a pair: both are kept, or none. */
+void data_pair_begin(struct data_reader *r, struct data_pair *pair);
+void data_pair_end(struct data_reader *r);
 int data_check_encoded(const struct data_reader *r, const uint32_t *ids, size_t n);
 
 /* Classifies the row and adds what it holds. */
@@ -70,6 +83,8 @@ const char *data_kind_name(enum row_kind kind);
 
 /* The conversation of a row of the reader's kind; fails on what no template could be given. */
 int data_talk_read(struct data_reader *r, const json_t *row, struct data_talk *ret);
+/* One answer of a row of ROW_CHOICE, under `key`, with what was asked before it. */
+int data_talk_read_answer(struct data_reader *r, const json_t *row, const char *key, struct data_talk *ret);
 void data_talk_done(struct data_talk *talk);
 /* Arguments of tool calls as objects, or as text. */
 void data_talk_arguments(struct data_talk *talk, bool as_text);

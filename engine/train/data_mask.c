@@ -171,10 +171,10 @@ static int find_assistant(struct speech *s)
     return code;
 }
 
-/* The last turn, to the very end of the row. */
+/* The last turn, or all behind what was asked, to the very end of the row. */
 static int find_last(struct speech *s)
 {
-    const size_t last = json_array_size(s->talk->messages) - 1;
+    const size_t last = s->talk->asked ? s->talk->asked : json_array_size(s->talk->messages) - 1;
     struct text_span turn = {0};
     int code = 0;
     if (!find_prefix(s, last, is_assistant(s, last), &turn.start))

@@ -129,10 +129,11 @@ static int fill(struct filling *f, const struct data *data, size_t capacity)
             lay_rows(f, data, capacity);
         return code;
     }
-    f->packs = data_rows(data);
-    f->pack = calloc(f->packs, sizeof *f->pack);
-    for (size_t i = 0; i < f->packs && f->pack; i++)
-        f->pack[i] = (uint32_t)i;
+    const size_t together = data_together(data);
+    f->packs = data_rows(data) / together;
+    f->pack = calloc(data_rows(data), sizeof *f->pack);
+    for (size_t i = 0; i < data_rows(data) && f->pack; i++)
+        f->pack[i] = (uint32_t)(i / together);
     return f->pack ? 0 : -ENOMEM;
 }
 

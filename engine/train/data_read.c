@@ -172,13 +172,52 @@ static int add_talk(struct data_reader *r, const json_t *row)
     return code;
 }
 
+/* --- pairs of answers ------------------------------------------------------------------------- */
+
+static int add_plain_answer(struct data_reader *r, const json_t *row, const char *key)
+{
+    int code = need_text(r, row, prompt_key(r));
+    if (code == 0)
+        code = need_text(r, row, key);
+    return code ? code
+                : add_joined(r, json_string_value(json_object_get(row, prompt_key(r))),
+                             json_object_get(row, key));
+}
+
+static int add_talk_answer(struct data_reader *r, const json_t *row, const char *key)
+{
+    struct data_talk talk = {0};
+    int code = data_talk_read_answer(r, row, key, &talk);
+    if (code == 0)
+        code = data_add_talk(r, &talk);
+    data_talk_done(&talk);
+    return code;
+}
+
+/* As text where all of it is text and there is no template, as rows of prompts and completions
+ * are. */
+static int add_choice(struct data_reader *r, const json_t *row)
+{
+    static const char *const keys[PAIR_ROWS] = {"chosen", "rejected"};
+    const bool is_plain = !r->req->tpl && !r->req->tpl_why &&
+                          json_is_string(json_object_get(row, "chosen")) &&
+                          json_is_string(json_object_get(row, prompt_key(r)));
+    struct data_pair pair;
+    int code = 0;
+    data_pair_begin(r, &pair);
+    for (size_t i = 0; i < PAIR_ROWS && !code; i++)
+        code = is_plain ? add_plain_answer(r, row, keys[i]) : add_talk_answer(r, row, keys[i]);
+    data_pair_end(r);
+    return code;
+}
+
 /* --- which kind ------------------------------------------------------------------------------- */
 
 const char *data_kind_name(enum row_kind kind)
 {
     static const char *const names[ROW_KINDS] = {
-        "rows",          "rows of token ids", "prompts and completions",
-        "conversations", "instructions",      "rows of text"};
+        "rows",         "rows of token ids", "prompts and completions", "conversations",
+        "instructions", "rows of text",      "pairs of answers"};
     return names[kind];
 }
 
@@ -201,6 +240,10 @@ static const char *key_in(const struct data_reader *r, enum row_kind kind, const
         also = "output";
         break;
     case ROW_TEXT: key = text_key(r); break;
+    case ROW_CHOICE:
+        key = "chosen";
+        also = "rejected";
+        break;
     default: return NULL;
     }
     return json_object_get(row, key) && (!also || json_object_get(row, also)) ? key : NULL;
@@ -219,12 +262,14 @@ static bool is_asked_for(const struct data_reader *r, enum row_kind kind)
 static enum row_kind kind_of(const struct data_reader *r, const json_t *row)
 {
     bool asked = false;
-    for (enum row_kind kind = ROW_IDS; kind < ROW_KINDS; kind++) {
+    if (r->req->pairs)
+        return key_in(r, ROW_CHOICE, row) ? ROW_CHOICE : ROW_UNDECIDED;
+    for (enum row_kind kind = ROW_IDS; kind < ROW_CHOICE; kind++) {
         if (is_asked_for(r, kind) && key_in(r, kind, row))
             return kind;
         asked |= is_asked_for(r, kind);
     }
-    for (enum row_kind kind = ROW_IDS; !asked && kind < ROW_KINDS; kind++)
+    for (enum row_kind kind = ROW_IDS; !asked && kind < ROW_CHOICE; kind++)
         if (key_in(r, kind, row))
             return kind;
     return ROW_UNDECIDED;
@@ -243,6 +288,13 @@ static int refuse_keys(const struct data_reader *r, json_t *row)
                                      input_quote(key).text);
     }
     const struct data_fields *f = &r->req->fields;
+    if (r->req->pairs)
+        return data_bad(r, -EBADMSG,
+                        "has %s%s; a row of pairs needs \"chosen\" and \"rejected\", and mostly \"prompt\"",
+                        found[0] ? "only the keys " : "no keys", found);
+    if (key_in(r, ROW_CHOICE, row))
+        return data_bad(r, -EBADMSG,
+                        "has pairs of \"chosen\" and \"rejected\" answers: give --loss dpo or --loss orpo");
     if (f->text || f->prompt || f->completion || f->messages)
         return data_bad(r, -EBADMSG,
                         "has %s%s, and not what --text-field, --prompt-field, "
@@ -299,6 +351,8 @@ int data_read_row(struct data_reader *r, json_t *row)
         return add_ids(r, row);
     if (r->kind == ROW_TEXT)
         return add_text(r, row);
+    if (r->kind == ROW_CHOICE)
+        return add_choice(r, row);
     const bool plain = !r->req->tpl && !r->req->tpl_why && r->kind != ROW_TALK;
     if (!plain)
         return add_talk(r, row);

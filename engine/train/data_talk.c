@@ -166,14 +166,19 @@ static json_t *copy_message(const json_t *turn, const char *role)
     return message;
 }
 
+/* Who says it, as the set names them; NULL where it says nothing of that. */
+static const char *turn_name(const json_t *turn)
+{
+    const json_t *role = json_object_get(turn, "role");
+    return json_string_value(role ? role : json_object_get(turn, "from"));
+}
+
 static int read_turn(const struct data_reader *r, size_t i, const json_t *turn, struct data_talk *talk)
 {
-    const json_t *from = json_object_get(turn, "role"), *said = json_object_get(turn, "content");
-    if (!from)
-        from = json_object_get(turn, "from");
+    const json_t *said = json_object_get(turn, "content");
     if (!said)
         said = json_object_get(turn, "value");
-    const char *name = json_string_value(from);
+    const char *name = turn_name(turn);
     if (!name)
         return data_bad(r, -EBADMSG, "turn %zu has no \"role\", nor sharegpt's \"from\"", i + 1);
     json_t *message = copy_message(turn, role_of(name));
@@ -194,15 +199,20 @@ static int read_turn(const struct data_reader *r, size_t i, const json_t *turn, 
     return code;
 }
 
+/* The row's system prompt, unless its turns begin with one. */
+static void add_system_before(struct data_talk *talk, const json_t *row, const json_t *turns)
+{
+    const char *name = turn_name(json_array_get(turns, 0));
+    if (!name || strcmp(name, "system"))
+        add_system(talk, row);
+}
+
 static int read_turns(const struct data_reader *r, const json_t *row, struct data_talk *talk)
 {
     const json_t *turns = json_object_get(row, r->key);
     if (!json_is_array(turns) || !json_array_size(turns))
         return data_bad(r, -EBADMSG, "\"%s\" must be a list of turns, at least one", r->key);
-    const json_t *first = json_array_get(turns, 0), *role = json_object_get(first, "role");
-    const char *name = json_string_value(role ? role : json_object_get(first, "from"));
-    if (!name || strcmp(name, "system"))
-        add_system(talk, row);
+    add_system_before(talk, row, turns);
     int code = 0;
     for (size_t i = 0; i < json_array_size(turns) && !code; i++)
         code = read_turn(r, i, json_array_get(turns, i), talk);
@@ -263,6 +273,70 @@ void data_talk_arguments(struct data_talk *talk, bool as_text)
         for (size_t i = 0; i < json_array_size(calls); i++)
             set_arguments(json_array_get(calls, i), as_text);
     }
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+/* A list of turns, or a text that is one turn of that role. */
+static int read_said(const struct data_reader *r, const json_t *row, const char *key, const char *role,
+                     struct data_talk *talk)
+{
+    json_t *said = json_object_get(row, key);
+    const size_t before = json_array_size(talk->messages);
+    if (json_is_string(said)) {
+        add_turn(talk, role, json_incref(said));
+        return 0;
+    }
+    if (!json_is_array(said) || !json_array_size(said))
+        return data_bad(r, -EBADMSG, "\"%s\" must be a text, or a list of turns, at least one", key);
+    int code = 0;
+    for (size_t i = 0; i < json_array_size(said) && !code; i++)
+        code = read_turn(r, before + i, json_array_get(said, i), talk);
+    return code;
+}
+
+/* How many turns two conversations have in common at their beginnings. */
+static size_t turns_alike(const json_t *a, const json_t *b)
+{
+    size_t n = 0;
+    while (n < json_array_size(a) && json_equal(json_array_get(a, n), json_array_get(b, n)))
+        n++;
+    return n;
+}
+
+/* Some sets have the prompt as a text, and also in conversations that begin with it. As TRL does,
+ * we take it from these alone. */
+static bool is_said_again(const json_t *prompt, const json_t *chosen, const json_t *rejected)
+{
+    const char *name = turn_name(json_array_get(chosen, 0));
+    return json_is_string(prompt) && turns_alike(chosen, rejected) && name &&
+           strcmp(role_of(name), "assistant") != 0;
+}
+
+static int read_answer(const struct data_reader *r, const json_t *row, const char *key,
+                       struct data_talk *talk)
+{
+    const char *prompt = r->req->fields.prompt ? r->req->fields.prompt : "prompt";
+    const json_t *chosen = json_object_get(row, "chosen"), *rejected = json_object_get(row, "rejected"),
+                 *asked = json_object_get(row, prompt);
+    const bool has_prompt = asked && !is_said_again(asked, chosen, rejected);
+    add_system_before(talk, row, has_prompt ? asked : chosen);
+    int code = has_prompt ? read_said(r, row, prompt, "user", talk) : 0;
+    talk->asked = json_array_size(talk->messages) + (has_prompt ? 0 : turns_alike(chosen, rejected));
+    if (!code)
+        code = read_said(r, row, key, "assistant", talk);
+    if (!code && (!talk->asked || talk->asked >= json_array_size(talk->messages)))
+        code = data_bad(r, -EBADMSG,
+                        "\"%s\" is no answer to a prompt: give \"prompt\", or conversations that begin "
+                        "alike and end with different answers",
+                        key);
+    return code ? code : read_tools(r, row, talk);
+}
+
+int data_talk_read_answer(struct data_reader *r, const json_t *row, const char *key, struct data_talk *ret)
+{
+    *ret = (struct data_talk){.messages = json_array(), .trained = json_array()};
+    return read_answer(r, row, key, ret);
 }
 
 int data_talk_read(struct data_reader *r, const json_t *row, struct data_talk *ret)

@@ -27,8 +27,9 @@ start_all() { # NODES
         start_ringd $n
     done
 }
+# As the rate counts them, each packet with its head: the interface counts large pieces that are cut into packets later.
 sent() { # INTERFACE NODE: bytes that have left that end
-    ns_exec "$2" cat "/sys/class/net/$1/statistics/tx_bytes"
+    ns_exec "$2" tc -s qdisc show dev "$1" root | awk '/Sent/ { print $2; exit }'
 }
 crossed() { # SHAPE: of each cable, the sum of both directions; of a switch what each node sends
     case $1 in

@@ -72,13 +72,13 @@ static void run_cached(struct bench *b)
 
 static void run_expanded(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL, 0};
+    const struct linear kv_b = {.w = b->w};
     mla_expanded(b->num, b->y, b->x, b->qkvo[0], &kv_b, &b->room, b->mla, 0.07f, b->n, b->len);
 }
 
 static void run_absorbed(struct bench *b)
 {
-    const struct linear kv_b = {b->w, NULL, NULL, 0};
+    const struct linear kv_b = {.w = b->w};
     mla_absorb_q(b->num, b->qkvo[1], b->x, &kv_b, NULL, b->mla, b->n);
     attn_cached(b->num, b->qkvo[2], b->qkvo[1], b->qkvo[0], b->qkvo[0], b->n, b->len, b->dims);
     mla_absorb_o(b->num, b->y, b->qkvo[2], &kv_b, NULL, b->mla, b->n);
@@ -97,9 +97,10 @@ static void run_swiglu(struct bench *b)
 
 static void run_dropout(struct bench *b)
 {
-    const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
-    const struct linear lin = {
-        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora, 0};
+    const struct lora lora = {
+        .a = b->w.data, .b = b->w.data, .rank = 8, .scale = 1, .dropout = 0.1f, .drop = {{1, 2}, 0}};
+    const struct linear lin = {.w = {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols},
+                               .lora = &lora};
     linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
 }
 
@@ -174,7 +175,7 @@ static void latent(struct num *num, size_t n, size_t len)
     for (size_t i = 0; i < d.heads * out * d.rank; i++)
         memcpy(&half[i], (const char *)&w[i] + 2, sizeof *half);
     b.w = (struct mat){.data = half, .dtype = DTYPE_BF16, .rows = d.heads * out, .cols = d.rank};
-    b.dims = (struct attn_dims){d.heads, 1, wide, 0.07f, d.rank, wide, 0, 0, NULL};
+    b.dims = (struct attn_dims){d.heads, 1, wide, 0.07f, d.rank, wide, 0, 0, 0, 0, NULL, NULL, 0};
     b.x = numbers(n * d.heads * (d.nope + d.rope), "q");
     b.y = numbers(n * d.heads * d.value, "o");
     b.qkvo[0] = numbers(len * wide, "c");
@@ -226,9 +227,9 @@ static int measure(int threads)
         {4, 2048, 2048}, {1, 8192, 2048},  {1, 768, 768}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         products(num, shapes[i][0], shapes[i][1], shapes[i][2]);
-    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0, 0, 0, NULL});
-    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0, 0, 0, NULL});
-    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0, 0, 0, NULL});
+    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0});
+    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0});
+    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0});
     static const size_t chunks[][2] = {{16, 16},   {64, 64},    {64, 2048},  {128, 2048}, {256, 2048},
                                        {512, 512}, {512, 1024}, {512, 2048}, {512, 8192}};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)

@@ -57,7 +57,7 @@ static void streams(struct bed *b, size_t n, size_t at)
     uint32_t rows[STREAMS];
     const float *logits;
     for (uint32_t i = 0; i < n; i++) {
-        pieces[i] = (struct stage_piece){b->blocks[i], TABLE, at, 1, STAGE_NO_ADAPTER};
+        pieces[i] = (struct stage_piece){b->blocks[i], TABLE, at, 1, STAGE_NO_ADAPTER, 0, 0, 0, 0};
         rows[i] = i;
     }
     bench_must(stage_rows(b->rows, pieces, n, b->ids, NULL, NULL, &err), &err);
@@ -67,7 +67,7 @@ static void streams(struct bed *b, size_t n, size_t at)
 static void piece(struct bed *b, size_t n)
 {
     struct err err;
-    const struct stage_piece p = {b->blocks[0], TABLE, 0, n, STAGE_NO_ADAPTER};
+    const struct stage_piece p = {b->blocks[0], TABLE, 0, n, STAGE_NO_ADAPTER, 0, 0, 0, 0};
     bench_must(stage_rows(b->rows, &p, 1, b->ids, NULL, NULL, &err), &err);
 }
 
@@ -159,7 +159,8 @@ static void fill(struct bed *b, struct stage *s)
     const uint32_t *blocks = &b->far_blocks[0][0];
     for (size_t at = 0, n; at < FAR_STREAMS * FAR_TABLE; at += n) {
         for (n = 0; n < PIECE / STAGE_KV_BLOCK && at + n < FAR_STREAMS * FAR_TABLE; n++)
-            pieces[n] = (struct stage_piece){&blocks[at + n], 1, 0, STAGE_KV_BLOCK, STAGE_NO_ADAPTER};
+            pieces[n] =
+                (struct stage_piece){&blocks[at + n], 1, 0, STAGE_KV_BLOCK, STAGE_NO_ADAPTER, 0, 0, 0, 0};
         bench_must(stage_rows(s, pieces, n, b->ids, NULL, NULL, &err), &err);
     }
 }
@@ -171,7 +172,8 @@ static double far_per_second(struct bed *b, struct stage *s)
     const double begin = bench_now();
     for (size_t step = 0; step < STEPS; step++) {
         for (size_t i = 0; i < FAR_STREAMS; i++)
-            pieces[i] = (struct stage_piece){b->far_blocks[i], FAR_TABLE, FAR + step, 1, STAGE_NO_ADAPTER};
+            pieces[i] = (struct stage_piece){
+                b->far_blocks[i], FAR_TABLE, FAR + step, 1, STAGE_NO_ADAPTER, 0, 0, 0, 0};
         bench_must(stage_rows(s, pieces, FAR_STREAMS, b->ids, NULL, NULL, &err), &err);
     }
     return FAR_STREAMS * STEPS / (bench_now() - begin);

@@ -4,8 +4,8 @@
  * prefill through the stage's own functions, without daemons, as fractions of sgemm's peak measured
  * in between; and what a training stage really keeps in memory beside what it said it would. Each
  * row comes from a process started as the daemon starts a stage: `bench_train KIND THREADS NAME
- * MODEL` makes one alone, and with the kinds torch, torch-batch and torch-own the LoRA step beside
- * PyTorch's.
+ * MODEL` makes one alone, and with the kinds torch, torch-batch, torch-own and torch-bf16 the LoRA
+ * step beside PyTorch's.
  *
  * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for
  * each parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it
@@ -45,8 +45,8 @@ struct bed {
     uint32_t ids[TOKENS_MAX + 1];
 };
 
-/* TUNE_NONE: for generation. NUM_INT8: with weights in 8 bits, kept in a folder beside the
- * model. */
+/* TUNE_NONE: for generation. NUM_INT8, NUM_BYTES: with weights in 8 bits, kept in a folder beside
+ * the model. */
 static void bed_open(struct bed *b, const char *model, enum tune_kind tune, bool at_once, int threads,
                      enum num_compute compute)
 {
@@ -69,7 +69,7 @@ static void bed_open(struct bed *b, const char *model, enum tune_kind tune, bool
     b->spec.tune = (struct tune){.kind = tune, .rank = RANK, .alpha = RANK, .end_layer = c->layers};
     if (tune == TUNE_LORA)
         bench_must(tune_targets(&b->spec.tune, family_find(c->family), c, "all-linear", &err), &err);
-    b->spec.weight_bits = compute == NUM_INT8 ? 8 : 0;
+    b->spec.weight_bits = compute == NUM_INT8 || compute == NUM_BYTES ? 8 : 0;
     b->spec.cache_dir = kept;
     bench_must(num_new(&b->num, threads, &err), &err);
     num_set_compute(b->num, compute);
@@ -182,6 +182,28 @@ static void bench_steps(enum tune_kind tune, bool at_once, const char *name, con
     bed_close(&b);
 }
 
+/* The same steps with products of fewer bits and in f32, by turns: how many times as fast. An
+ * instruction for bf16 may be missing or slow. */
+static void bench_compute(const char *name, const char *model, int threads, enum num_compute compute)
+{
+    struct bed b;
+    struct bench_series s = {.n = REPEATS};
+    char what[64], kind[32];
+    bed_open(&b, model, TUNE_LORA, false, threads, compute);
+    train_step(&b, 1);
+    for (size_t i = 0; i < REPEATS; i++) {
+        num_set_compute(b.num, NUM_F32);
+        s.limit[i] = step_tokens(&b) / timed_step(&b, 2 + 2 * i);
+        num_set_compute(b.num, compute);
+        s.figure[i] = step_tokens(&b) / timed_step(&b, 3 + 2 * i);
+    }
+    snprintf(kind, sizeof kind, "LoRA step in %s", num_compute_name(compute));
+    label(what, kind, name, threads);
+    const double goal = compute == NUM_BYTES ? 1.8 : num_is_bf16_fast(b.num) ? 1.6 : 0;
+    bench_print(&(struct bench_row){what, "tokens/s", "the step in f32", "tokens/s", 1, goal}, &s);
+    bed_close(&b);
+}
+
 /* --- prefill ---------------------------------------------------------------------------------- */
 
 /* Of sgemm's peak; none where it depends on whether the CPU has an instruction for it. */
@@ -289,20 +311,24 @@ static void peer_stop(struct peer *p)
 
 /* The goals were set where PyTorch reached 51 % of the peak on one core and 27 % on two, and where
  * OpenBLAS left to itself took a kernel of 2004. */
-static double peer_goal(bool own_choice, const char *kernel, int threads)
+static double peer_goal(bool own_choice, enum num_compute compute, const char *kernel, int threads)
 {
-    return !own_choice ? threads > 1 ? 3.0 : 1.6 : strcmp(kernel, "Prescott") == 0 ? 6.0 : 0;
+    return compute == NUM_BF16               ? 1.5
+           : !own_choice                     ? threads > 1 ? 3.0 : 1.6
+           : strcmp(kernel, "Prescott") == 0 ? 6.0
+                                             : 0;
 }
 
 /* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take.
- * `at_once`: both have the batch in one microbatch. */
-static void bench_peer(bool own_choice, bool at_once, const char *name, const char *model, int threads)
+ * `at_once`: both have the batch in one microbatch. NUM_BF16: both compute in it. */
+static void bench_peer(bool own_choice, bool at_once, enum num_compute compute, const char *name,
+                       const char *model, int threads)
 {
     struct bed b;
     struct peer p;
     struct bench_series s = {.n = REPEATS / 2 + 1};
     char number[5][12];
-    bed_open(&b, model, TUNE_LORA, at_once, threads, NUM_F32);
+    bed_open(&b, model, TUNE_LORA, at_once, threads, compute);
     const size_t values[] = {(size_t)threads, b.load.tokens, b.load.seqs, b.load.microbatches, RANK};
     for (size_t i = 0; i < 5; i++)
         snprintf(number[i], sizeof number[i], "%zu", values[i]);
@@ -314,6 +340,7 @@ static void bench_peer(bool own_choice, bool at_once, const char *name, const ch
                     number[2],
                     number[3],
                     number[4],
+                    (char *)(uintptr_t)num_compute_name(compute),
                     NULL};
     if (own_choice)
         unsetenv("OPENBLAS_CORETYPE");
@@ -327,11 +354,15 @@ static void bench_peer(bool own_choice, bool at_once, const char *name, const ch
         s.figure[i] = step_tokens(&b) / timed_step(&b, 2 + i);
     }
     char what[64], whom[64];
-    label(what, at_once ? "LoRA batch" : "LoRA step", name, threads);
+    label(what,
+          at_once               ? "LoRA batch"
+          : compute == NUM_BF16 ? "LoRA step in bf16"
+                                : "LoRA step",
+          name, threads);
     snprintf(whom, sizeof whom, "PyTorch, %s%s", p.kernel, own_choice ? " (own)" : "");
-    bench_print(
-        &(struct bench_row){what, "tokens/s", whom, "tokens/s", 1, peer_goal(own_choice, p.kernel, threads)},
-        &s);
+    bench_print(&(struct bench_row){what, "tokens/s", whom, "tokens/s", 1,
+                                    peer_goal(own_choice, compute, p.kernel, threads)},
+                &s);
     peer_stop(&p);
     bed_close(&b);
 }
@@ -346,6 +377,10 @@ static int child(const char *kind, int threads, const char *name, const char *mo
         bench_steps(TUNE_LORA, true, name, model, threads);
     else if (!strcmp(kind, "full"))
         bench_steps(TUNE_FULL, false, name, model, threads);
+    else if (!strcmp(kind, "lora-bf16"))
+        bench_compute(name, model, threads, NUM_BF16);
+    else if (!strcmp(kind, "lora-int8"))
+        bench_compute(name, model, threads, NUM_BYTES);
     else if (!strcmp(kind, "prefill"))
         bench_prefill(name, model, threads, NUM_F32);
     else if (!strcmp(kind, "prefill-int8"))
@@ -355,7 +390,8 @@ static int child(const char *kind, int threads, const char *name, const char *mo
     else if (!strcmp(kind, "memory"))
         bench_memory(model, threads);
     else if (!strncmp(kind, "torch", 5))
-        bench_peer(!strcmp(kind, "torch-own"), !strcmp(kind, "torch-batch"), name, model, threads);
+        bench_peer(!strcmp(kind, "torch-own"), !strcmp(kind, "torch-batch"),
+                   !strcmp(kind, "torch-bf16") ? NUM_BF16 : NUM_F32, name, model, threads);
     else
         return 2;
     return 0;
@@ -371,6 +407,10 @@ static const struct row {
     {"lora-batch", "110M f32", SMALL_F32},
     {"full", "110M f32", SMALL_F32},
     {"lora", "1B bf16", LARGE_BF16},
+    {"lora-bf16", "110M bf16", SMALL_BF16},
+    {"lora-int8", "110M int8", SMALL_BF16},
+    {"lora-bf16", "1B bf16", LARGE_BF16},
+    {"lora-int8", "1B int8", LARGE_BF16},
     {"prefill", "110M f32", SMALL_F32},
     {"prefill", "110M bf16", SMALL_BF16},
     {"prefill", "1B bf16", LARGE_BF16},
@@ -384,7 +424,8 @@ static int usage(void)
 {
     fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
           "       bench_train "
-          "lora|lora-batch|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-batch|torch-own "
+          "lora|lora-batch|lora-bf16|lora-int8|full|prefill|prefill-int8|prefill-bf16|memory|torch|"
+          "torch-batch|torch-own|torch-bf16 "
           "THREADS NAME MODEL\n",
           stderr);
     return 2;

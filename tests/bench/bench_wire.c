@@ -6,16 +6,14 @@
  * would. */
 #include "tests/bench/bench.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <sys/socket.h>
 
 #include "daemon/stage/exchange/exchange.h"
 #include "daemon/common/progress.h"
+#include "tests/bench/loopback.h"
 
 enum { REPEATS = 5, CREDITS = 4, CHUNK = 256 * 1024, WARM_UP = 8, LINE_SLACK = 64 };
 #define TOTAL_BYTES ((size_t)1 << 30)
@@ -24,26 +22,6 @@ static void fail(const char *what)
 {
     fprintf(stderr, "bench_wire: %s: %s\n", what, strerror(errno));
     exit(1);
-}
-
-/* Two ends of a TCP connection over 127.0.0.1. */
-static void connect_pair(int fd[2])
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) || listen(listener, 1) ||
-        getsockname(listener, (struct sockaddr *)&at, &len))
-        fail("listening on 127.0.0.1");
-    fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd[0] < 0 || connect(fd[0], (struct sockaddr *)&at, len))
-        fail("connecting to 127.0.0.1");
-    fd[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd[1] < 0)
-        fail("accepting on 127.0.0.1");
-    for (int i = 0; i < 2; i++)
-        setsockopt(fd[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    close(listener);
 }
 
 /* --- bare ------------------------------------------------------------------------------------- */
@@ -134,7 +112,7 @@ static void ends_open(struct ends *e)
     int fd[2], r = progress_create(&e->progress, &e->progress_fd);
     if (r)
         bench_must(err_set(&err, r, "no page for progress: %s", strerror(-r)), &err);
-    connect_pair(fd);
+    loopback_connect(fd);
     for (int i = 0; i < 2; i++)
         new_seals(&out[i], &in[i]);
     bench_must(exchange_new(&e->tx, e->progress, &err), &err);
@@ -226,7 +204,7 @@ int main(void)
         return 1;
     }
     ends_open(&e);
-    connect_pair(bare);
+    loopback_connect(bare);
     for (size_t i = 0; i < sizeof mib / sizeof *mib; i++)
         bench_size(&e, bare, mib[i]);
     ends_close(&e);

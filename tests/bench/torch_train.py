@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The LoRA step of bench_train in plain PyTorch: torch_train.py MODEL_DIR THREADS TOKENS SEQUENCES MICROBATCHES RANK.
+"""The LoRA step of bench_train in plain PyTorch: torch_train.py MODEL_DIR THREADS TOKENS SEQUENCES MICROBATCHES RANK f32|bf16.
 
 Says the name of the kernel that its OpenBLAS took, then makes a step for every line it reads and answers with the seconds that took,
 so that bench_train can let the two take turns. The shape is that of MODEL_DIR/config.json, the weights are random. Nothing is written
-in a way that costs PyTorch anything: the base is frozen, the microbatches of a step are what bench_train's are, and memory freed by
+in a way that costs PyTorch anything: in bf16 all tensors are, so nothing is converted; the base is frozen, the microbatches of a step are what bench_train's are, and memory freed by
 one is kept for the next."""
 import ctypes
 import json
@@ -107,11 +107,14 @@ def kernel_name():
 
 
 def main():
-    where, threads, tokens, seqs, microbatches, rank = sys.argv[1], *map(int, sys.argv[2:])
+    where, threads, tokens, seqs, microbatches, rank = sys.argv[1], *map(int, sys.argv[2:7])
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     with open(where + "/config.json") as f:
         model = Model(json.load(f), rank, tokens)
+    if sys.argv[7] == "bf16":
+        model.bfloat16()
+        model.cosine, model.sine, model.mask = model.cosine.bfloat16(), model.sine.bfloat16(), model.mask.bfloat16()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
     rows = torch.randint(model.embedding.shape[0], (microbatches, seqs, tokens + 1))
 

@@ -19,9 +19,13 @@ static void check_list(const uint8_t *bytes, size_t n)
     for (size_t i = 0; i < m->n; i++)
         expect(hub_file_is_wanted(m->files[i].name) && !strchr(m->files[i].name, '/') &&
                m->first[i] <= m->first[i + 1]);
-    for (uint32_t b = 0; b < m->blocks; b++)
-        expect(manifest_size(m, b) > 0 && manifest_size(m, b) <= BLOCK_BYTES &&
-               manifest_file_of(m, b) < m->n);
+    for (uint32_t b = 0; b < m->blocks; b++) {
+        const struct hub_file *f = &m->files[manifest_file_of(m, b)];
+        if (manifest_is_head(m, b)) /* of a file that begins with the hash of its block */
+            manifest_set_head(m, b, m->hashes[b]);
+        const uint32_t length = manifest_size(m, b), most = manifest_is_head(m, b) ? HEAD_MOST : BLOCK_BYTES;
+        expect(length > 0 && length <= most && manifest_offset(m, b) + length <= f->size);
+    }
     uint8_t *again = manifest_encode(m, &size);
     expect(size == n && !memcmp(again, bytes, n));
     free(again);
@@ -35,7 +39,7 @@ static void check_frame(const uint8_t *bytes, size_t n)
         return;
     expect(f.n <= CARRY_BYTES);
     if (f.kind == CARRY_PIECE)
-        expect((uint64_t)f.b + f.n <= BLOCK_BYTES);
+        expect((uint64_t)f.b + f.n <= HEAD_MOST);
     if (f.kind == CARRY_LIST)
         expect((uint64_t)f.b + f.n <= f.a && f.a <= MANIFEST_MAX);
     if (f.kind == CARRY_HAVE)

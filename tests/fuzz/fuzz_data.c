@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a data set: either refused with a sentence, or rows that keep what data.h says about
- * them. */
+ * Any bytes as a data set, and as questions: either refused with a sentence, or rows that keep what
+ * data.h and eval_set.h say about them. */
 #include "tests/fuzz/lib/fuzz.h"
 
+#include <string.h>
+
 #include "train/data.h"
+#include "train/eval_set.h"
 
 enum { VOCAB = 300, SEQ_LEN = 9 };
 
@@ -21,6 +24,32 @@ static void check_row(struct data_row row)
     }
     if (supervised < 1 || supervised != row.supervised)
         abort();
+}
+
+static void check_question(const struct eval_set *set, const struct eval_row *row)
+{
+    if (set->task == EVAL_AUTO || !row->context.text || strlen(row->context.text) != row->context.n)
+        abort();
+    if (set->task == EVAL_CHOICE ? row->nanswers < 2 || row->right >= row->nanswers
+                                 : (row->nanswers > 0) != (set->task == EVAL_GENERATION))
+        abort();
+    for (size_t i = 0; i < row->nanswers; i++)
+        if (!row->answers[i].n || strlen(row->answers[i].text) != row->answers[i].n)
+            abort();
+}
+
+static void read_questions(const char *path, enum eval_task task)
+{
+    struct eval_set set = {0};
+    struct err err = {""};
+    const struct eval_request req = {.path = path, .task = task};
+    if (eval_set_open(&set, &req, &err) == 0) {
+        for (size_t i = 0; i < set.n; i++)
+            check_question(&set, &set.rows[i]);
+    } else if (!err.text[0] || set.n) {
+        abort();
+    }
+    eval_set_done(&set);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
@@ -40,5 +69,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         abort();
     }
     data_close(data);
+    read_questions(req.path, (enum eval_task)(n % EVAL_TASKS));
     return 0;
 }

@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     post_all(x, n > 0 && data[n - 1] % 8 == 0);
     for (int r = 0; r == 0; send_nothing(l)) {
         struct chunk_arrival a = {.to = NULL};
-        r = read_record(l, scratch, &a);
+        r = read_record(l, scratch, 0, &a);
         if (a.to)
             r = settle(l, &a, r);
     }

@@ -14,6 +14,8 @@ static const struct job_plan plan = {.type = JOB_SERVE,
                                      .stages = 2,
                                      .kv = true,
                                      .kv_blocks = 8,
+                                     .kept_states = 3,
+                                     .guesses = 2,
                                      .seqs = 4,
                                      .tokens = 24,
                                      .positions = 64,
@@ -28,6 +30,8 @@ static void check_piece(const struct stage_piece *p)
     expect(p->nblocks * STAGE_KV_BLOCK >= p->at + p->n);
     for (size_t i = 0; i < p->nblocks; i++)
         expect(p->blocks[i] < plan.kv_blocks);
+    expect(p->state < job_plan_states(&plan));
+    expect(p->from <= plan.kept_states && p->keep <= plan.kept_states && p->guessed <= plan.guesses);
     expect(p->adapter == STAGE_NO_ADAPTER || p->adapter <= plan.nmore);
 }
 

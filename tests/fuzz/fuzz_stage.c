@@ -30,16 +30,9 @@ void shared_num_free(struct num *num);
 
 #include "engine/file/st.h"
 #include "engine/num/rng.h"
+#include "tests/fuzz/lib/neighbours.h"
 
-enum {
-    TOKENS = 8,
-    SEQS = 2,
-    LAYERS = 3,
-    MICROBATCHES = 3,
-    ROUNDS = 4,
-    LARGE = 1 << 22, /* a message that is not waited for: the system may refuse its memory too */
-    SAMPLE = 6
-};
+enum { TOKENS = 8, SEQS = 2, LAYERS = 3, MICROBATCHES = 3, SAMPLE = 6 };
 
 static const char *const schedules[] = {"gpipe", "1f1b",  "zb-h1", "zb-h2", "interleaved-1f1b",
                                         "zbv",   "naive", ""};
@@ -92,142 +85,7 @@ void shared_num_free(struct num *num)
     (void)num;
 }
 
-/* --- neighbours whose messages are the input -------------------------------------------------- */
-
-struct posted {
-    struct msg_key key;
-    uint32_t from;
-    size_t size;
-    bool variable;
-};
-struct exchange {
-    struct input *in; /* borrowed */
-    struct posted posted[256];
-    size_t n, rounds;
-    size_t vocab;
-};
-
-static struct exchange neighbours;
-
-int exchange_new(struct exchange **ret, struct progress *progress, struct err *err)
-{
-    (void)progress, (void)err;
-    *ret = &neighbours;
-    return 0;
-}
-
-void exchange_free(struct exchange *x)
-{
-    if (x)
-        x->n = 0;
-}
-
-int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx,
-                 const struct seal *rx, struct err *err)
-{
-    (void)x, (void)rank, (void)path, (void)fd, (void)tx, (void)rx, (void)err;
-    return 0;
-}
-
-void exchange_on_lost(struct exchange *x,
-                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner)
-{
-    (void)x, (void)lost, (void)owner;
-}
-
-void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n)
-{
-    (void)x, (void)alive, (void)n;
-}
-
-void exchange_sample_tcp(struct exchange *x)
-{
-    (void)x;
-}
-
-/* Not a byte more than was asked for. */
-void *exchange_buffer(struct exchange *x, size_t size)
-{
-    void *at;
-    (void)x;
-    return size > LARGE || posix_memalign(&at, 64, size ? size : 1) ? NULL : at;
-}
-
-void exchange_release(struct exchange *x, void *buffer)
-{
-    (void)x;
-    free(buffer);
-}
-
-int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable)
-{
-    if (x->n == sizeof x->posted / sizeof *x->posted || size > LARGE)
-        return -ENOMEM;
-    x->posted[x->n++] = (struct posted){*key, from, size, variable};
-    return 0;
-}
-
-static struct posted *find(struct exchange *x, uint32_t from, const struct msg_key *key)
-{
-    for (size_t i = 0; i < x->n; i++)
-        if (x->posted[i].from == from && !memcmp(&x->posted[i].key, key, sizeof *key))
-            return &x->posted[i];
-    return NULL;
-}
-
-/* What was not posted never comes; nor does a GO when nothing is left to make it of. */
-int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
-{
-    if (!find(x, from, key) || (key->kind == MSG_GO && (!x->in->left || x->rounds == ROUNDS)))
-        return -EPIPE;
-    return 1;
-}
-
-int exchange_room(struct exchange *x, uint32_t to, size_t limit)
-{
-    (void)x, (void)to, (void)limit;
-    return 1;
-}
-
-int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
-{
-    uint8_t sum = 0; /* all of it is read, as it would be to be sealed */
-    (void)to, (void)key;
-    for (size_t i = 0; i < size; i++)
-        sum ^= ((volatile const uint8_t *)buffer)[i];
-    (void)sum;
-    exchange_release(x, buffer);
-    return 0;
-}
-
-int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
-{
-    return exchange_send(x, to, key, buffer, size);
-}
-
-void exchange_kick(struct exchange *x)
-{
-    (void)x;
-}
-
-void exchange_wait(struct exchange *x)
-{
-    (void)x;
-    expect(false); /* nothing is ever on its way */
-}
-
-void exchange_abandon(struct exchange *x)
-{
-    (void)x;
-}
-
-int exchange_flush(struct exchange *x, int seconds)
-{
-    (void)x, (void)seconds;
-    return 0;
-}
-
-/* --- what they send --------------------------------------------------------------------------- */
+/* --- what neighbours send --------------------------------------------------------------------- */
 
 /* Near what would be right, or a number at which something might overflow. */
 static json_int_t number(struct input *in, json_int_t was)
@@ -274,7 +132,7 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
     go.nsteps = go.program == PROGRAM_TRAIN ? 1 + input_u8(in) % 4 : 0;
     go.microbatches = program_moves(go.program) ? 0 : input_u8(in) % 9;
     for (size_t i = 0; i < go.nsteps; i++)
-        steps[i] = (struct go_step){flags & 32 ? (uint32_t)number(in, 0) : i % 2, 1 + i, 0.5};
+        steps[i] = (struct go_step){flags & 32 ? (uint32_t)number(in, 0) : i % 2, 1 + i, 0.5, 0};
     for (size_t m = 0; m < go.microbatches && m < 8; m++) {
         const uint8_t shape = input_u8(in);
         mb[m] = (struct seqs){shape % 4, start[m]};
@@ -295,6 +153,12 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
     go.choice.nadjust = copies & 4 ? 1 : 0;
     if (go.choice.nadjust)
         adjust.id = (uint32_t)number(in, (json_int_t)x->vocab - 1);
+    double refs[32] = {0};
+    for (size_t m = 0; m < go.microbatches && copies & 16; m++)
+        go.nrefs += mb[m].n / PAIR_ANSWERS;
+    go.refs = refs;
+    for (size_t i = 0; i < go.nsteps && copies & 32; i++)
+        steps[i].beta = 0.1;
     const size_t n = go_encode(bytes, &go);
     memcpy(to, bytes, n < room ? n : room);
     return n < room ? n : room;
@@ -330,7 +194,7 @@ static void put_floats(struct exchange *x, uint8_t *to, size_t n)
 
 void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size)
 {
-    struct posted *p = find(x, from, key);
+    struct posted *p = neighbours_find(x, from, key);
     uint8_t *buffer = p ? exchange_buffer(x, p->size) : NULL;
     if (!buffer)
         return NULL;
@@ -488,6 +352,8 @@ static void edit(json_t *object, struct input *in, int deep)
         json_string_set(was, schedules[input_u8(in) % 8]);
     } else if (!strcmp(key, "order")) {
         json_string_set(was, orders[input_u8(in) % 5]);
+    } else if (!strcmp(key, "loss")) {
+        json_string_set(was, job_losses[input_u8(in) % 3].name);
     } else if (!strcmp(key, "type")) {
         json_string_set(was, job_type_name((enum job_type)(input_u8(in) % JOB_TYPES)));
     }
@@ -532,9 +398,11 @@ static int lead(struct process *p, struct err *err)
     static const int32_t labels[TOKENS] = {5, 9, 39, 0, -100, 2, 7, -100};
     static uint32_t start[] = {0, 5, TOKENS}, row[] = {0, TOKENS};
     const bool decodes = p->attempt.plan.kv, trains = p->attempt.plan.training;
-    struct head_mb mb = {.ids = ids, .labels = labels};
+    const enum loss_kind loss = p->attempt.plan.loss;
+    double logp[2] = {0}, ref = 0.25;
+    struct head_mb mb = {.ids = ids, .labels = labels, .logp = logp};
     struct head_step step = {.opt = {1e-3f, 0.9f, 0.999f, 1e-8f, 0}, .max_norm = 1};
-    struct go_step number = {0, 1, 0.2};
+    struct go_step number = {0, 1, 0.2, loss == LOSS_NLL ? 0 : 0.1};
     struct seqs seqs = decodes ? (struct seqs){1, row} : (struct seqs){2, start};
     struct head_round round = {
         .mb = &mb, .steps = &step, .stepped = apply, .piece = ignore_piece, .owner = &step};
@@ -545,7 +413,9 @@ static int lead(struct process *p, struct err *err)
                     .nsteps = trains,
                     .steps = &number,
                     .microbatches = 1,
-                    .mb = &seqs},
+                    .mb = &seqs,
+                    .nrefs = trains && loss == LOSS_DPO,
+                    .refs = &ref},
               save = {.program = trains ? PROGRAM_SAVE : PROGRAM_LOAD, .state = trains};
     int r = runner_round(p->attempt.runner, &go, &round, err);
     expect(r || !decodes || round.token < model.vocab);

@@ -333,7 +333,6 @@ static void whole_models_load_again(void **state)
 static const struct {
     const char *json, *says;
 } foreign[] = {
-    {USUAL "\"use_dora\":true}", "use_dora"},
     {USUAL "\"rank_pattern\":{\"q_proj\":-8}}", "rank_pattern"},
     {USUAL "\"alpha_pattern\":{\"q_proj\":\"8\"}}", "alpha_pattern"},
     {USUAL "\"exclude_modules\":\"(\"}", "exclude_modules"},
@@ -367,7 +366,7 @@ static const struct {
     {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8}", "no target modules"},
     {USUAL "\"layers_to_transform\":[\"1\"]}", "layers_to_transform"},
     {USUAL "\"layers_to_transform\":9}", "between 0 and 3"},
-    {"{\"fine_tune_type\":\"dora\"}", "\"fine_tune_type\": \"dora\""},
+    {"{\"fine_tune_type\":\"full\"}", "\"fine_tune_type\": \"full\""},
     {"{\"lora_parameters\":{\"rank\":0,\"scale\":1}}", "rank and scale"},
     {"{\"lora_parameters\":{\"rank\":2,\"scale\":-1}}", "rank and scale"},
     {"{\"lora_parameters\":{\"rank\":2,\"scale\":1,\"keys\":[\"c_attn\"]}}", "\"c_attn\"; there are q_proj"},

@@ -38,18 +38,26 @@ static const float *mlx_tensor(const char *file, const char *name, const char *s
     return (const float *)(const void *)(file + 8 + header + at);
 }
 
+/* Random values for a result in both forms, to be freed. */
+static float *write_random(const struct place *p, const struct tune *tune)
+{
+    struct err err;
+    size_t n;
+    float *values = place_random(p, tune, &n);
+    const struct adapter_out_request req = place_request(p, tune, 1);
+    must(place_write(&req, values, &err), &err);
+    return values;
+}
+
 /* Both factors of both targets in the three layers: there transposed. */
 static void mlx_reads_the_same_factors(void **state)
 {
     (void)state;
     struct place p;
-    struct err err;
     size_t n;
     place_make(&p, DTYPE_F32);
     struct tune tune = place_lora(&p, "q_proj,down_proj", 1, 3);
-    float *values = place_random(&p, &tune, &n);
-    struct adapter_out_request req = place_request(&p, &tune, 1);
-    must(place_write(&req, values, &err), &err);
+    float *values = write_random(&p, &tune);
     char *file = read_file(p.out, "adapters.safetensors", &n);
     assert_non_null(file);
     const float *at = values;
@@ -88,13 +96,10 @@ static void adapters_of_mlx_are_read(void **state)
     struct place p;
     struct err err;
     struct adapter_in *in;
-    size_t n;
     char path[256];
     place_make(&p, DTYPE_F32);
     struct tune tune = place_lora(&p, "q_proj,down_proj", 1, LAYERS), back = {.seed = 1};
-    float *values = place_random(&p, &tune, &n);
-    struct adapter_out_request req = place_request(&p, &tune, 1);
-    must(place_write(&req, values, &err), &err);
+    float *values = write_random(&p, &tune);
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", p.out);
     assert_int_equal(remove(path), 0);
     for (int mlx = 0; mlx < 2; mlx++) {
@@ -120,11 +125,47 @@ static void adapters_of_mlx_are_read(void **state)
     place_free(&p);
 }
 
-/* Routed experts: a pair for each to PEFT, one tensor for all of a layer, not transposed, to
- * mlx-lm. */
-static void experts_are_written_for_both(void **state)
+/* DoRA: the magnitudes lie there as `m`, and both forms say what the adapter is. */
+static void magnitudes_are_written_for_both(void **state)
 {
     (void)state;
+    struct place p;
+    struct err err;
+    struct adapter_in *in;
+    size_t n;
+    char path[256];
+    place_make(&p, DTYPE_F32);
+    struct tune tune = place_lora(&p, "q_proj,down_proj", 1, LAYERS), back = {.seed = 1};
+    tune.dora = true;
+    float *values = write_random(&p, &tune);
+    char *file = read_file(p.out, "adapters.safetensors", &n), shape[32];
+    const size_t out = p.config.heads * p.config.head;
+    snprintf(shape, sizeof shape, "[%zu]", out);
+    assert_same_bits(mlx_tensor(file, "model.layers.1.self_attn.q_proj.m", shape),
+                     values + 3 * (p.config.dim + out), out, "m of q_proj");
+    free(file);
+    for (int peft = 1; peft >= 0; peft--) {
+        back.dora = false;
+        must(adapter_read_config(&back, p.out, p.family, &p.config, &err), &err);
+        assert_true(back.dora && back.rank == 3);
+        must(adapter_in_open(&in, p.out, &back, p.family, &p.config, &err), &err);
+        place_check(in, &p, &tune, values);
+        adapter_in_close(in);
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", p.out);
+        assert_int_equal(remove(path), peft ? 0 : -1);
+        write_file(
+            p.out, "adapter_config.json",
+            "{\"fine_tune_type\":\"dora\",\"num_layers\":3,\"lora_parameters\":{\"rank\":3,\"scale\":2,"
+            "\"dropout\":0.0,\"keys\":[\"self_attn.q_proj\",\"mlp.down_proj\"]}}");
+    }
+    free(values);
+    place_free(&p);
+}
+
+/* Routed experts: a pair for each to PEFT, one tensor for all of a layer, not transposed, to
+ * mlx-lm. */
+static void check_experts(const char *family, const char *stack)
+{
     enum { EXPERTS = 3, RANK = 3 };
     struct place p;
     struct err err;
@@ -132,23 +173,26 @@ static void experts_are_written_for_both(void **state)
     size_t n;
     char path[256];
     place_make(&p, DTYPE_F32);
-    strcpy(p.config.family, "qwen3_moe");
+    strcpy(p.config.family, family);
     p.config.moe = (struct config_moe){
         .experts = EXPERTS, .chosen = 2, .groups = 1, .groups_chosen = 1, .ffn = 7, .first = 1, .scale = 1};
     p.family = family_find(p.config.family);
     struct tune tune = place_lora(&p, "experts.*.up_proj,o_proj", 0, LAYERS), back = {.seed = 1};
-    float *values = place_random(&p, &tune, &n);
-    struct adapter_out_request req = place_request(&p, &tune, 1);
-    must(place_write(&req, values, &err), &err);
+    float *values = write_random(&p, &tune);
     char *file = read_file(p.out, "adapters.safetensors", &n);
     assert_non_null(file);
     const size_t attn = RANK * (p.config.heads * p.config.head + p.config.dim), a = RANK * p.config.dim,
                  b = RANK * 7;
     const float *layer2 = values + 3 * (place_elements(&p, &tune, 1) + place_elements(&p, &tune, 2)) + attn;
-    char shape[32];
+    char shape[32], name[2][80], config[200];
     snprintf(shape, sizeof shape, "[3,3,%zu]", p.config.dim);
-    const float *as = mlx_tensor(file, "model.layers.2.mlp.switch_mlp.up_proj.lora_a", shape),
-                *bs = mlx_tensor(file, "model.layers.2.mlp.switch_mlp.up_proj.lora_b", "[3,7,3]");
+    for (int i = 0; i < 2; i++)
+        snprintf(name[i], sizeof name[i], "model.layers.2.%s.up_proj.lora_%c", stack, "ab"[i]);
+    snprintf(config, sizeof config,
+             "{\"num_layers\":4,\"lora_parameters\":{\"rank\":3,\"scale\":2,\"keys\":"
+             "[\"self_attn.o_proj\",\"%s.up_proj\"]}}",
+             stack);
+    const float *as = mlx_tensor(file, name[0], shape), *bs = mlx_tensor(file, name[1], "[3,7,3]");
     for (size_t e = 0; e < EXPERTS; e++) {
         assert_same_bits(as + e * a, layer2 + e * (a + b), a, "lora_a of an expert");
         assert_same_bits(bs + e * b, layer2 + e * (a + b) + a, b, "lora_b of an expert");
@@ -161,12 +205,17 @@ static void experts_are_written_for_both(void **state)
         adapter_in_close(in);
         snprintf(path, sizeof path, "%s/adapter_model.safetensors", p.out);
         assert_int_equal(remove(path), peft ? 0 : -1);
-        write_file(p.out, "adapter_config.json",
-                   "{\"num_layers\":4,\"lora_parameters\":{\"rank\":3,\"scale\":2,\"keys\":"
-                   "[\"self_attn.o_proj\",\"mlp.switch_mlp.up_proj\"]}}");
+        write_file(p.out, "adapter_config.json", config);
     }
     free(values);
     place_free(&p);
+}
+
+static void experts_are_written_for_both(void **state)
+{
+    (void)state;
+    check_experts("qwen3_moe", "mlp.switch_mlp");
+    check_experts("gpt_oss", "mlp.experts");
 }
 
 int main(void)
@@ -174,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlx_reads_the_same_factors),
         cmocka_unit_test(adapters_of_mlx_are_read),
+        cmocka_unit_test(magnitudes_are_written_for_both),
         cmocka_unit_test(experts_are_written_for_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

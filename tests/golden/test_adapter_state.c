@@ -90,7 +90,7 @@ static void wrong_states_are_refused(void **state)
         {PARTS, 1, -3, good, -EINVAL, "\"step\" is not a number of steps"},
         {PARTS, 2, 3, good, -EINVAL, "\"step\" is not a number of steps"},
         {PARTS, 1, 3, "nothing", -EINVAL, "\"record\" says nothing about the run"},
-        {PARTS, 1, 3, RECORD_OF("\"use_dora\":true"), -ENOTSUP, "use_dora"},
+        {PARTS, 1, 3, RECORD_OF("\"use_qalora\":true"), -ENOTSUP, "use_qalora"},
         {PARTS, 1, 3, RECORD_OF("\"layers_to_transform\":[0,1]"), -EINVAL,
          "lacks model.layers.1.self_attn.q_proj"},
     };

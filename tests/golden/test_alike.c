@@ -130,8 +130,8 @@ static void of_any_weights(void **state)
 static void of_recorded_models(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama_gqa_rope3", "llama_tied_bf16", "qwen3_tied",
-                                        "deepseek_v2_lite", "deepseek_v3"};
+    static const char *const names[] = {"llama_gqa_rope3",  "llama_tied_bf16", "qwen3_tied",
+                                        "deepseek_v2_lite", "deepseek_v3",     "qwen3_next"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct golden g;
         golden_open(&g, names[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Models in other forms: weights quantized into files have the bits of those that a job quantizes;
- * GGUF files and mlx-lm's directories become Hugging Face's with the numbers they stood for; models
- * in several files; and what is refused. */
+ * GGUF files and mlx-lm's directories become Hugging Face's with the numbers they stood for; woven
+ * experts; models in several files; and what is refused. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -16,7 +16,8 @@
 
 #include <cmocka.h>
 
-#include "model/convert.h"
+#include "file/st.h"
+#include "model/write/convert.h"
 #include "tests/lib/fp8.h"
 #include "tests/lib/gguf.h"
 #include "tests/lib/mlx.h"
@@ -42,8 +43,9 @@ static const char *const families[] = {
                           "\"v_head_dim\":64,\"n_routed_experts\":8,\"n_shared_experts\":1,"
                           "\"first_k_dense_replace\":1,\"n_group\":4,\"topk_group\":2,"
                           "\"routed_scaling_factor\":2.5,\"num_nextn_predict_layers\":0," EXPERTS,
+    COMMON("gpt_oss") GQA("256", "256") ",\"num_local_experts\":4,\"num_experts_per_tok\":2",
 };
-enum { FAMILIES = sizeof families / sizeof *families, DENSE = 1, LATENT = 3 };
+enum { ALL = sizeof families / sizeof *families, FAMILIES = 4, DENSE = 1, LATENT = 3, WOVEN = 4 };
 
 struct world {
     struct temp_dir plain, dir; /* a model in f32; whatever is made of it */
@@ -87,7 +89,7 @@ static float *logits_of(const struct world *w, const char *model, size_t bits)
     struct chain chain;
     must(config_read(&c, model, &err), &err);
     const struct tune none = {.end_layer = c.layers};
-    struct chain_spec spec = tiny_chain(model, &c, &none, (struct chain_cut){2, {1, 3}});
+    struct chain_spec spec = tiny_chain(model, &c, &none, (struct chain_cut){2, {1, c.layers}});
     spec.training = false;
     spec.kv = true;
     spec.weight_bits = bits;
@@ -136,8 +138,11 @@ static void check_measure(const struct world *w)
     must(config_read(&spec.config, w->out, &err), &err);
     spec.tune.end_layer = w->c.layers;
     must(st_open_dir(&st, w->out, NULL, NULL, &err), &err);
-    for (size_t i = 0; i < st_count(st); i++)
-        matrices += st_at(st, i)->ndim > 1 ? st_at(st, i)->bytes : 0;
+    for (size_t i = 0; i < st_count(st); i++) {
+        const struct st_tensor *t = st_at(st, i);
+        const bool is_stack_of_vectors = strstr(t->name, "proj.bias") && !strstr(t->name, ".biases");
+        matrices += t->ndim > 1 && !is_stack_of_vectors ? t->bytes : 0;
+    }
     st_close(st);
     must(stage_measure(&bytes, &spec, &err), &err);
     assert_int_equal(bytes.mapped, matrices);
@@ -146,7 +151,7 @@ static void check_measure(const struct world *w)
 static void quantized_files_have_the_bits_of_jobs(void **state)
 {
     (void)state;
-    for (size_t f = 0; f < FAMILIES; f++)
+    for (size_t f = 0; f < ALL; f++)
         for (size_t bits = 4; bits <= 8; bits += 4) {
             struct world w;
             struct err err;
@@ -232,6 +237,77 @@ static void experts_lie_in_stacks(void **state)
         assert_null(strstr(st_at(st, i)->name, ".experts."));
     st_close(st);
     check_measure(&w);
+    world_close(&w);
+}
+
+/* --- woven experts ---------------------------------------------------------------------------- */
+
+static void case_open(struct world *w, char model[64], const char *name)
+{
+    struct err err;
+    snprintf(model, 64, "tests/data/cases/%s/model", name);
+    *w = (struct world){.plain = temp_dir_new(), .dir = temp_dir_new()};
+    must(config_read(&w->c, model, &err), &err);
+    snprintf(w->out, sizeof w->out, "%s/out", w->dir.path);
+}
+
+/* As transformers writes them: the same bytes under the same names. */
+static void woven_experts_stay_woven(void **state)
+{
+    (void)state;
+    struct world w;
+    struct err err;
+    struct st *got, *want;
+    char model[64];
+    case_open(&w, model, "gpt_oss");
+    convert(&(struct convert_request){.model = model, .out = w.out, .dtype = DTYPE_COUNT});
+    must(st_open_dir(&got, w.out, NULL, NULL, &err), &err);
+    must(st_open_dir(&want, model, NULL, NULL, &err), &err);
+    assert_int_equal(st_count(got), st_count(want));
+    for (size_t i = 0; i < st_count(want); i++) {
+        const struct st_tensor *a = st_at(got, i), *b = st_at(want, i);
+        assert_string_equal(a->name, b->name);
+        assert_true(a->ndim == b->ndim && !memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape));
+        assert_true(a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes));
+    }
+    st_close(got);
+    st_close(want);
+    world_close(&w);
+}
+
+/* Every number of MXFP4 is one of BF16; few rows are multiplied with blocks in whole numbers. */
+static void released_experts_become_bf16(void **state)
+{
+    (void)state;
+    struct world w;
+    struct err err;
+    struct config c;
+    char model[64];
+    case_open(&w, model, "gpt_oss_mxfp4");
+    assert_true(w.c.experts_fp4);
+    convert(&(struct convert_request){.model = model, .out = w.out, .dtype = DTYPE_COUNT});
+    must(config_read(&c, w.out, &err), &err);
+    assert_true(!c.experts_fp4 && c.dtype == DTYPE_BF16);
+    check_alike(&w, model, 0, 1e-5, "experts of MXFP4 as BF16");
+    world_close(&w);
+}
+
+/* mlx-lm has gate and up apart, and biases in stacks. */
+static void woven_experts_are_quantized_apart(void **state)
+{
+    (void)state;
+    struct world w;
+    struct err err;
+    struct st *st;
+    world_open(&w, families[WOVEN]);
+    convert(&(struct convert_request){
+        .model = w.plain.path, .out = w.out, .dtype = DTYPE_COUNT, .bits = 4, .group = 64});
+    must(st_open_dir(&st, w.out, NULL, NULL, &err), &err);
+    const struct st_tensor *up = st_find(st, "model.layers.1.mlp.experts.up_proj.weight"),
+                           *bias = st_find(st, "model.layers.1.mlp.experts.up_proj.bias");
+    assert_true(up && up->ndim == 3 && up->shape[0] == 4 && up->shape[1] == 256 && up->shape[2] == 32);
+    assert_true(bias && bias->ndim == 2 && bias->shape[0] == 4 && bias->shape[1] == 256);
+    st_close(st);
     world_close(&w);
 }
 
@@ -468,6 +544,36 @@ static void other_tensors_come_along(void **state)
     world_close(&w);
 }
 
+/* Norms that multiply by 1 more, and a convolution's extents, are as they were. */
+static void what_is_left_alone_is_as_it_was(void **state)
+{
+    (void)state;
+    struct world w;
+    struct err err;
+    struct st *was, *is;
+    world_open(&w, COMMON("qwen3_next") GQA("40", "28") ",\"num_experts\":3,\"linear_num_key_heads\":2,"
+                                                        "\"linear_num_value_heads\":4,"
+                                                        "\"linear_key_head_dim\":6,"
+                                                        "\"linear_value_head_dim\":5,"
+                                                        "\"full_attention_interval\":2," EXPERTS);
+    convert(&(struct convert_request){.model = w.plain.path, .out = w.out, .dtype = DTYPE_COUNT});
+    must(st_open_dir(&was, w.plain.path, NULL, NULL, &err), &err);
+    must(st_open_dir(&is, w.out, NULL, NULL, &err), &err);
+    assert_int_equal(st_count(is), st_count(was));
+    for (size_t i = 0; i < st_count(was); i++) {
+        const struct st_tensor *a = st_at(was, i), *b = st_find(is, a->name);
+        assert_non_null(b);
+        assert_int_equal(a->ndim, b->ndim);
+        assert_memory_equal(a->shape, b->shape, sizeof a->shape);
+        assert_int_equal(a->bytes, b->bytes);
+        if (memcmp(a->data, b->data, a->bytes) != 0)
+            fail_msg("%s is not as it was", a->name);
+    }
+    st_close(was);
+    st_close(is);
+    world_close(&w);
+}
+
 /* --- refused ---------------------------------------------------------------------------------- */
 
 static void what_cannot_be_made_is_refused(void **state)
@@ -504,12 +610,16 @@ int main(void)
         cmocka_unit_test(quantized_files_have_the_bits_of_jobs),
         cmocka_unit_test(other_widths_are_read_again),
         cmocka_unit_test(experts_lie_in_stacks),
+        cmocka_unit_test(woven_experts_stay_woven),
+        cmocka_unit_test(released_experts_become_bf16),
+        cmocka_unit_test(woven_experts_are_quantized_apart),
         cmocka_unit_test(gguf_files_become_folders),
         cmocka_unit_test(gguf_files_are_quantized_again),
         cmocka_unit_test(mlx_directories_become_plain),
         cmocka_unit_test(fp8_becomes_other_types),
         cmocka_unit_test(large_models_are_several_files),
         cmocka_unit_test(other_tensors_come_along),
+        cmocka_unit_test(what_is_left_alone_is_as_it_was),
         cmocka_unit_test(what_cannot_be_made_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

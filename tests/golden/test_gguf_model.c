@@ -15,7 +15,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "model/merge.h"
+#include "model/write/merge.h"
 #include "tests/lib/gguf.h"
 #include "tests/lib/near.h"
 #include "tests/lib/tiny.h"
@@ -40,6 +40,32 @@ static const char *const families[] = {
     COMMON("deepseek_v2") LATENT "\"topk_method\":\"greedy\"",
     COMMON("deepseek_v3") LATENT "\"norm_topk_prob\":true,\"n_group\":4,\"topk_group\":2,"
                                  "\"num_nextn_predict_layers\":0",
+    COMMON("smollm3") GQA ",\"no_rope_layers\":[1,1]",
+    COMMON("granite") GQA ",\"attention_multiplier\":0.25,\"embedding_multiplier\":2,"
+                          "\"residual_multiplier\":0.5,\"logits_scaling\":4,\"attention_bias\":true",
+    COMMON("glm4_moe") GQA ",\"attention_bias\":true,\"use_qk_norm\":true,\"n_routed_experts\":4,"
+                           "\"num_experts_per_tok\":2,\"moe_intermediate_size\":256,\"n_shared_experts\":1,"
+                           "\"first_k_dense_replace\":1,\"routed_scaling_factor\":1.5,"
+                           "\"num_nextn_predict_layers\":0",
+    COMMON("gpt_oss") GQA ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"sliding_window\":6,"
+                          "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"truncate\":false,"
+                          "\"original_max_position_embeddings\":16}",
+    COMMON("gemma2") GQA ",\"sliding_window\":6,\"query_pre_attn_scalar\":64,\"attn_logit_softcapping\":0.5,"
+                         "\"final_logit_softcapping\":1.5",
+    COMMON("gemma3_text") GQA
+    ",\"sliding_window\":6,\"sliding_window_pattern\":2,\"query_pre_attn_scalar\":64,"
+    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}",
+    COMMON("olmo3") GQA ",\"sliding_window\":6,\"layer_types\":[\"sliding_attention\",\"full_attention\"],"
+                        "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                        "\"original_max_position_embeddings\":16}",
+    COMMON("phi3") "\"num_key_value_heads\":2,\"partial_rotary_factor\":0.125,\"sliding_window\":null,"
+                   "\"original_max_position_embeddings\":16,\"rope_scaling\":{\"type\":\"longrope\","
+                   "\"short_factor\":[1,1.5,2,2.5],\"long_factor\":[2,3,4,5]}",
+    COMMON("ministral3") GQA ",\"sliding_window\":null,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                             "\"original_max_position_embeddings\":16,\"mscale\":1,\"mscale_all_dim\":1,"
+                             "\"llama_4_scaling_beta\":0.125}",
+    COMMON("minimax_m2") GQA ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"rotary_dim\":32,"
+                             "\"use_qk_norm\":true",
 };
 enum { FAMILIES = sizeof families / sizeof *families, LLAMA = 0, LATENT_ONE = 5 };
 

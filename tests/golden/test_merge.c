@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "model/merge.h"
+#include "model/write/merge.h"
 #include "tests/lib/chain.h"
 #include "tests/lib/fp8.h"
 #include "tests/lib/near.h"
@@ -87,13 +88,14 @@ static float rounded_to_bf16(float x)
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
-static void make_adapter(struct place *p, struct tune *tune, enum dtype dtype)
+static void make_adapter(struct place *p, struct tune *tune, enum dtype dtype, bool dora)
 {
     struct err err;
     size_t n;
     place_make(p, dtype);
     *tune = place_lora(p, "q_proj,down_proj", 1, 3);
     tune->rslora = true;
+    tune->dora = dora;
     float *values = place_random(p, tune, &n);
     struct adapter_out_request req = place_request(p, tune, 1);
     must(place_write(&req, values, &err), &err);
@@ -106,41 +108,57 @@ static struct merge_request request(const struct place *p, char out[160])
     return (struct merge_request){.model = p->model, .adapter = p->out, .out = out, .dtype = DTYPE_COUNT};
 }
 
+/* W + s·BA of an element. */
+static double sum_at(const struct plain *was, const json_t *was_t, const struct plain *adapter,
+                     const json_t *const factor[2], size_t i, size_t cols)
+{
+    double sum = (double)plain_at(was, was_t, i);
+    for (size_t k = 0; factor[0] && k < RANK; k++)
+        sum += 6 / __builtin_sqrt(3) * (double)plain_at(adapter, factor[1], i / cols * RANK + k) *
+               (double)plain_at(adapter, factor[0], k * cols + i % cols);
+    return sum;
+}
+
 static void check_tensor(const char *name, const json_t *was_t, const struct plain *was,
                          const struct plain *is, const struct plain *adapter, bool bf16)
 {
-    char factor[2][160];
-    const json_t *is_t = json_object_get(is->head, name);
-    const size_t rows = number_at(was_t, "shape", 0), cols = number_at(was_t, "shape", 1);
+    static const char *const ends[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+    const json_t *is_t = json_object_get(is->head, name), *factor[3];
+    const size_t rows = number_at(was_t, "shape", 0), shape = number_at(was_t, "shape", 1),
+                 cols = shape ? shape : 1;
     assert_non_null(is_t);
     assert_true(json_equal(json_object_get(is_t, "shape"), json_object_get(was_t, "shape")));
-    for (int i = 0; i < 2; i++)
-        snprintf(factor[i], sizeof factor[i], "base_model.model.%.*s.lora_%c.weight", (int)strlen(name) - 7,
-                 name, "AB"[i]);
-    const json_t *a = json_object_get(adapter->head, factor[0]),
-                 *b = json_object_get(adapter->head, factor[1]);
-    for (size_t i = 0; i < rows * (cols ? cols : 1); i++) {
-        double sum = 0;
-        for (size_t k = 0; a && k < RANK; k++)
-            sum += 6 / __builtin_sqrt(3) * (double)plain_at(adapter, b, i / cols * RANK + k) *
-                   (double)plain_at(adapter, a, k * cols + i % cols);
-        float want = (float)((double)plain_at(was, was_t, i) + sum);
-        want = bf16 ? rounded_to_bf16(want) : want;
-        if (plain_at(is, is_t, i) != want)
-            fail_msg("%s[%zu] is %a, not %a", name, i, (double)plain_at(is, is_t, i), (double)want);
+    for (int i = 0; i < 3; i++) {
+        char own[160];
+        snprintf(own, sizeof own, "base_model.model.%.*s.%s", (int)strlen(name) - 7, name, ends[i]);
+        factor[i] = json_object_get(adapter->head, own);
+    }
+    for (size_t i = 0; i < rows * cols; i++) {
+        double want = sum_at(was, was_t, adapter, factor, i, cols), square = 0;
+        for (size_t c = 0; factor[2] && c < cols; c++) {
+            const double other = sum_at(was, was_t, adapter, factor, i / cols * cols + c, cols);
+            square += other * other;
+        }
+        if (factor[2])
+            want *= (double)plain_at(adapter, factor[2], i / cols) / sqrt(square);
+        const float rounded = bf16 ? rounded_to_bf16((float)want) : (float)want;
+        if (fabs((double)plain_at(is, is_t, i) - (double)rounded) >
+            (factor[2] ? 0x1p-23 * fabs(want) : 0) * (bf16 ? 0x1p16 : 1))
+            fail_msg("%s[%zu] is %a, not %a", name, i, (double)plain_at(is, is_t, i), (double)rounded);
     }
 }
 
 static void weights_are_those_of_an_independent_sum(void **state)
 {
     (void)state;
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (int i = 0; i < 4; i++) {
+        const bool bf16 = i & 1, dora = i & 2;
         struct place p;
         struct tune tune;
         struct err err;
         struct rewrite_result done;
         char out[160];
-        make_adapter(&p, &tune, bf16 ? DTYPE_BF16 : DTYPE_F32);
+        make_adapter(&p, &tune, bf16 ? DTYPE_BF16 : DTYPE_F32, dora);
         write_file(p.model, "tokenizer.json", "{\"words\": []}\n");
         write_file(p.model, "LICENSE", "do as you like\n");
         struct merge_request req = request(&p, out);
@@ -214,16 +232,16 @@ static void check_scores(const struct place *p, const struct tune *tune, const c
 static void scores_are_those_of_model_and_adapter(void **state)
 {
     (void)state;
-    static const enum dtype stored[] = {DTYPE_F32, DTYPE_BF16, DTYPE_BF16},
-                            asked[] = {DTYPE_COUNT, DTYPE_COUNT, DTYPE_F32};
-    for (size_t i = 0; i < 3; i++) {
+    static const enum dtype stored[] = {DTYPE_F32, DTYPE_BF16, DTYPE_BF16, DTYPE_F32},
+                            asked[] = {DTYPE_COUNT, DTYPE_COUNT, DTYPE_F32, DTYPE_COUNT};
+    for (size_t i = 0; i < 4; i++) {
         struct place p;
         struct tune tune;
         struct err err;
         struct rewrite_result done;
         struct config config;
         char out[160];
-        make_adapter(&p, &tune, stored[i]);
+        make_adapter(&p, &tune, stored[i], i == 3);
         struct merge_request req = request(&p, out);
         req.dtype = asked[i];
         must(merge_run(&req, &done, &err), &err);
@@ -232,6 +250,38 @@ static void scores_are_those_of_model_and_adapter(void **state)
         assert_int_equal(config.dtype, i == 1 ? DTYPE_BF16 : DTYPE_F32);
         place_free(&p);
     }
+}
+
+/* Factors of experts, in a model whose experts are written woven. */
+static void woven_experts_are_merged(void **state)
+{
+    (void)state;
+    struct place p;
+    struct err err;
+    struct rewrite_result done;
+    char out[160];
+    size_t n;
+    place_make(&p, DTYPE_F32);
+    write_file(p.model, "config.json",
+               "{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":4,\"hidden_size\":20,\"vocab_size\":41,"
+               "\"intermediate_size\":12,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+               "\"head_dim\":6,\"num_local_experts\":3,\"num_experts_per_tok\":2}");
+    must(config_read(&p.config, p.model, &err), &err);
+    p.family = family_find(p.config.family);
+    model_write(p.model, &p.config);
+    const struct tune tune = place_lora(&p, "experts.*.up_proj,experts.*.down_proj", 1, 3);
+    float *values = place_random(&p, &tune, &n);
+    struct adapter_out_request adapter = place_request(&p, &tune, 1);
+    must(place_write(&adapter, values, &err), &err);
+    struct merge_request req = request(&p, out);
+    must(merge_run(&req, &done, &err), &err);
+    assert_int_equal(done.changed, 2 * 3 * 2);
+    check_scores(&p, &tune, out, 1e-5);
+    struct plain is = plain_open(out, "model.safetensors");
+    assert_non_null(json_object_get(is.head, "model.layers.2.mlp.experts.gate_up_proj"));
+    plain_close(&is);
+    free(values);
+    place_free(&p);
 }
 
 /* FP8 becomes BF16, and config.json no longer speaks of quantization. */
@@ -244,7 +294,7 @@ static void fp8_becomes_bf16(void **state)
     struct rewrite_result done;
     char out[160];
     size_t n;
-    make_adapter(&p, &tune, DTYPE_BF16);
+    make_adapter(&p, &tune, DTYPE_BF16, false);
     fp8_convert(p.model, &p.config);
     char *text = read_file(p.model, "config.json", &n);
     json_t *config = json_loadb(text, n, 0, NULL);
@@ -327,7 +377,7 @@ static void several_files_become_one(void **state)
     struct err err;
     struct rewrite_result done;
     char out[160];
-    make_adapter(&p, &tune, DTYPE_F32);
+    make_adapter(&p, &tune, DTYPE_F32, false);
     split_model(&p);
     struct merge_request req = request(&p, out);
     must(merge_run(&req, &done, &err), &err);
@@ -363,7 +413,7 @@ static void what_fails_leaves_nothing(void **state)
     struct rewrite_result done;
     char out[160];
     size_t asked = 0;
-    make_adapter(&p, &tune, DTYPE_F32);
+    make_adapter(&p, &tune, DTYPE_F32, false);
     const size_t before = entries(p.dir.path);
     struct merge_request req = request(&p, out);
     req.stop = third_time;
@@ -397,7 +447,7 @@ static void what_f16_cannot_hold_is_refused(void **state)
     struct err err;
     struct rewrite_result done;
     char out[160];
-    make_adapter(&p, &tune, DTYPE_F32);
+    make_adapter(&p, &tune, DTYPE_F32, false);
     write_file(p.out, "adapter_config.json",
                "{\"peft_type\":\"LORA\",\"r\":3,\"lora_alpha\":1000000,\"target_modules\":[\"q_proj\",\"down_"
                "proj\"],"
@@ -415,6 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_those_of_an_independent_sum),
         cmocka_unit_test(scores_are_those_of_model_and_adapter),
+        cmocka_unit_test(woven_experts_are_merged),
         cmocka_unit_test(fp8_becomes_bf16),
         cmocka_unit_test(several_files_become_one),
         cmocka_unit_test(what_fails_leaves_nothing),

@@ -529,7 +529,7 @@ static void choices_match(void **state)
 
 static bool has_experts(const char *name)
 {
-    return strstr(name, "deepseek") || strstr(name, "moe") || strstr(name, "minimax");
+    return strstr(name, "deepseek") || strstr(name, "moe") || strstr(name, "minimax") || strstr(name, "next");
 }
 
 int main(void)
@@ -553,9 +553,14 @@ int main(void)
         {"mistral_window", "all"},
         {"qwen3_moe", "attn"},
         {"glm4_moe", "attn"},
+        {"deepseek_v32", "attn"},
         {"gemma3", "all"},
         {"minimax_m2", "attn"},
+        {"gpt_oss", "attn"},
+        {"gpt_oss_mxfp4", "attn"},
         {"phi3", "all"},
+        {"qwen3_next", "attn"},
+        {"qwen3_5", "attn"},
     };
     enum { USES = sizeof uses / sizeof *uses };
     static const struct {

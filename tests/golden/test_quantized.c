@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/merge.h"
+#include "model/write/merge.h"
 #include "tests/lib/mlx.h"
 #include "tests/lib/near.h"
 #include "tests/lib/reference.h"

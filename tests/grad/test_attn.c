@@ -15,30 +15,41 @@ struct shape {
 static const float sinks[8] = {0.5f, -1, 3, -20, 9, 0, 1, 2};
 
 static const struct shape shapes[] = {
-    {{1, 1, 8, 0.35f, 0, 0, 0, 0, NULL}, 1, {0, 1}},
-    {{2, 2, 24, 0.2f, 0, 0, 0, 0, NULL}, 2, {0, 7, 8}},
-    {{8, 2, 64, 0.125f, 0, 0, 0, 0, NULL}, 1, {0, 65}},
-    {{4, 4, 8, 0.35f, 0, 0, 0, 0, NULL}, 3, {0, 65, 66, 130}},
-    {{4, 1, 24, 0.2f, 0, 0, 0, 0, NULL}, 2, {0, 7, 137}},
-    {{3, 3, 64, 0.125f, 0, 0, 0, 0, NULL}, 2, {0, 130, 200}},
-    {{6, 2, 9, 0.3f, 0, 0, 0, 0, NULL}, 4, {0, 0, 33, 33, 99}},
-    {{4, 4, 24, 0.2f, 12, 0, 0, 0, NULL}, 2, {0, 70, 131}}, /* values narrower than keys */
-    {{4, 2, 9, 0.3f, 33, 0, 0, 0, NULL}, 2, {0, 5, 140}},   /* and wider */
-    {{2, 2, 16, 0.25f, 0, 0, 0, 0, NULL},
+    {{1, 1, 8, 0.35f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 1}},
+    {{2, 2, 24, 0.2f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 2, {0, 7, 8}},
+    {{8, 2, 64, 0.125f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 65}},
+    {{4, 4, 8, 0.35f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 3, {0, 65, 66, 130}},
+    {{4, 1, 24, 0.2f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 2, {0, 7, 137}},
+    {{3, 3, 64, 0.125f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 2, {0, 130, 200}},
+    {{6, 2, 9, 0.3f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 4, {0, 0, 33, 33, 99}},
+    {{4, 4, 24, 0.2f, 12, 0, 0, 0, 0, 0, NULL, NULL, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
+    {{4, 2, 9, 0.3f, 33, 0, 0, 0, 0, 0, NULL, NULL, 0}, 2, {0, 5, 140}},   /* and wider */
+    {{2, 2, 16, 0.25f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0},
      2,
-     {0, 30, 431}},                                     /* several tiles of queries, the last a part of one */
-    {{10, 2, 16, 0.25f, 0, 0, 0, 0, NULL}, 1, {0, 90}}, /* and of groups that do not fill theirs */
-    {{64, 1, 8, 0.35f, 0, 0, 0, 0, NULL}, 1, {0, 9}},   /* the largest group */
-    {{2, 1, 1024, 0.03f, 0, 0, 0, 0, NULL}, 1, {0, 70}}, /* the widest head: tiles cut down to the scratch */
+     {0, 30, 431}}, /* several tiles of queries, the last a part of one */
+    {{10, 2, 16, 0.25f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0},
+     1,
+     {0, 90}}, /* and of groups that do not fill theirs */
+    {{64, 1, 8, 0.35f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 9}}, /* the largest group */
+    {{2, 1, 1024, 0.03f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0},
+     1,
+     {0, 70}}, /* the widest head: tiles cut down to the scratch */
     /* narrower than a tile of keys, one key, wider than the sequence; some with sinks */
-    {{4, 2, 8, 0.35f, 0, 0, 0, 5, NULL}, 3, {0, 3, 70, 300}},
-    {{6, 2, 9, 0.3f, 0, 0, 0, 1, sinks}, 2, {0, 5, 140}},
-    {{2, 2, 16, 0.25f, 0, 0, 0, 70, sinks}, 2, {0, 30, 431}},
-    {{4, 1, 24, 0.2f, 12, 0, 0, 64, NULL}, 1, {0, 333}},
-    {{4, 1, 24, 0.2f, 0, 0, 0, 500, sinks}, 1, {0, 137}},
-    {{2, 1, 1024, 0.03f, 0, 0, 0, 9, NULL}, 1, {0, 90}},
-    {{8, 2, 24, 0.2f, 0, 0, 0, 0, sinks}, 2, {0, 7, 137}},
+    {{4, 2, 8, 0.35f, 0, 0, 0, 5, 0, 0, NULL, NULL, 0}, 3, {0, 3, 70, 300}},
+    {{6, 2, 9, 0.3f, 0, 0, 0, 1, 0, 0, sinks, NULL, 0}, 2, {0, 5, 140}},
+    {{2, 2, 16, 0.25f, 0, 0, 0, 70, 0, 0, sinks, NULL, 0}, 2, {0, 30, 431}},
+    {{4, 1, 24, 0.2f, 12, 0, 0, 64, 0, 0, NULL, NULL, 0}, 1, {0, 333}},
+    {{4, 1, 24, 0.2f, 0, 0, 0, 500, 0, 0, sinks, NULL, 0}, 1, {0, 137}},
+    {{2, 1, 1024, 0.03f, 0, 0, 0, 9, 0, 0, NULL, NULL, 0}, 1, {0, 90}},
+    {{8, 2, 24, 0.2f, 0, 0, 0, 0, 0, 0, sinks, NULL, 0}, 2, {0, 7, 137}},
+    /* caps that hold most scores, or few; with a window as well */
+    {{4, 2, 24, 0.2f, 0, 0, 0, 0, 0, 0.5f, NULL, NULL, 0}, 2, {0, 7, 137}},
+    {{6, 2, 9, 0.3f, 0, 0, 0, 21, 0, 2, NULL, NULL, 0}, 2, {0, 70, 240}},
+    /* where there are words, each query sees a few keys that are drawn */
+    {{3, 3, 24, 0.2f, 12, 0, 0, 0, 0, 0, NULL, NULL, 3}, 3, {0, 5, 75, 220}},
+    {{4, 2, 16, 0.25f, 0, 0, 0, 0, 0, 0, NULL, NULL, 4}, 1, {0, 200}},
 };
+enum { CHOSEN = 3 }; /* at most, of a query */
 
 static size_t value_of(struct attn_dims a)
 {
@@ -50,19 +61,43 @@ struct ctx {
     struct twin q, k, v, c, sinks;
     double *o; /* [T, heads, head] */
     double *lse;
+    struct attn_dims dims; /* with what was drawn */
 };
+
+/* Does the query of token t see its sequence's key s? */
+static bool sees(const struct ctx *x, size_t t, size_t s)
+{
+    return !x->dims.chosen || x->dims.chosen[t * x->dims.chosen_words + s / 64] >> s % 64 & 1;
+}
+
+static uint64_t *draw(struct pool *pool, const struct shape *s)
+{
+    uint64_t *seen = pool_get(pool, s->start[s->seqs] * s->dims.chosen_words * sizeof *seen);
+    struct rng rng = rng_for(SEED, "chosen");
+    for (size_t i = 0; i < s->seqs; i++)
+        for (size_t t = s->start[i]; t < s->start[i + 1]; t++)
+            for (size_t k = 0; k < CHOSEN; k++) {
+                const size_t at = rng_below(&rng, t + 1 - s->start[i]);
+                seen[t * s->dims.chosen_words + at / 64] |= UINT64_C(1) << at % 64;
+            }
+    return seen;
+}
 
 static void naive_query(const struct ctx *x, size_t first, size_t t, size_t h, double *score)
 {
     const struct attn_dims a = x->s->dims;
     const size_t kv = h / (a.heads / a.kv_heads);
     const double *q = x->q.d + (t * a.heads + h) * a.head;
-    const size_t value = value_of(a);
+    const size_t value = value_of(a), begin = first;
     double *o = x->o + (t * a.heads + h) * value, top = -INFINITY, sum = 0;
     if (a.window && t + 1 - first > a.window)
         first = t + 1 - a.window;
     for (size_t s = first; s <= t; s++) {
         score[s] = (double)a.scale * inner(q, x->k.d + (s * a.kv_heads + kv) * a.head, a.head);
+        if (a.softcap > 0)
+            score[s] = (double)a.softcap * tanh(score[s] / (double)a.softcap);
+        if (!sees(x, t, s - begin))
+            score[s] = -INFINITY;
         top = fmax(top, score[s]);
     }
     if (a.sinks)
@@ -99,7 +134,10 @@ static struct ctx setup(struct pool *pool, const struct shape *s)
     struct twin own = twin_random(pool, "sinks", s->dims.heads, 0, 1);
     for (size_t h = 0; s->dims.sinks && h < s->dims.heads; h++)
         own.d[h] = (double)(own.f[h] = s->dims.sinks[h]);
+    struct attn_dims dims = s->dims;
+    dims.chosen = dims.chosen_words ? draw(pool, s) : NULL;
     return (struct ctx){.s = s,
+                        .dims = dims,
                         .sinks = own,
                         .q = twin_random(pool, "q", nq, 0, 1),
                         .k = twin_random(pool, "k", nk, 0, 1),
@@ -131,14 +169,14 @@ static void test_twin(void **state)
         struct ctx x = setup(&pool, s);
         const struct seqs seqs = {s->seqs, s->start};
         float *o = floats(&pool, x.c.n), *lse = floats(&pool, s->start[s->seqs] * s->dims.heads);
-        attn_forward(num, o, lse, x.q.f, x.k.f, x.v.f, seqs, s->dims);
+        attn_forward(num, o, lse, x.q.f, x.k.f, x.v.f, seqs, x.dims);
         naive(&x);
         /* Outputs average unit normals with f32 weights that are off by an exponent's rounding,
          * 1e-6. */
         check_close("o", o, x.o, x.c.n, 5e-6);
         check_close("lse", lse, x.lse, s->start[s->seqs] * s->dims.heads, 2e-6);
         float *dq = floats(&pool, x.q.n), *dk = floats(&pool, x.k.n), *dv = floats(&pool, x.v.n);
-        attn_backward_x(num, dq, dk, dv, x.c.f, o, lse, x.q.f, x.k.f, x.v.f, seqs, s->dims);
+        attn_backward_x(num, dq, dk, dv, x.c.f, o, lse, x.q.f, x.k.f, x.v.f, seqs, x.dims);
         check_grad("q", naive, &x, x.q, dq);
         check_grad("k", naive, &x, x.k, dk);
         check_grad("v", naive, &x, x.v, dv);
@@ -155,11 +193,12 @@ static void test_twin(void **state)
 static void test_cached(void **state)
 {
     (void)state;
-    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0, 0, 0, NULL}, 1, {0, 300}},
-                                         {{3, 3, 24, 0.2f, 0, 0, 0, 0, NULL}, 1, {0, 300}},
-                                         {{4, 2, 24, 0.2f, 12, 0, 0, 0, NULL}, 1, {0, 300}},
-                                         {{8, 2, 24, 0.2f, 0, 0, 0, 7, sinks}, 1, {0, 300}},
-                                         {{4, 2, 24, 0.2f, 12, 0, 0, 70, NULL}, 1, {0, 300}}};
+    static const struct shape whole[] = {
+        {{8, 2, 64, 0.125f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 300}},
+        {{3, 3, 24, 0.2f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 300}},
+        {{4, 2, 24, 0.2f, 12, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 300}},
+        {{8, 2, 24, 0.2f, 0, 0, 0, 7, 0, 0, sinks, NULL, 0}, 1, {0, 300}},
+        {{4, 2, 24, 0.2f, 12, 0, 0, 70, 0, 0.5f, NULL, NULL, 0}, 1, {0, 300}}};
     static const size_t newest[] = {1, 2, 4, 5, 63, 97, 300};
     struct num *num = unit(2);
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
@@ -187,7 +226,7 @@ static void test_large_scores(void **state)
     (void)state;
     struct num *num = unit(1);
     struct pool pool = {0};
-    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0, 0, 0, NULL}, 1, {0, 150}};
+    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0, 0, 0, 0, 0, NULL, NULL, 0}, 1, {0, 150}};
     struct ctx x = setup(&pool, &s);
     for (size_t t = 0; t < 150; t++)
         for (size_t i = 0; i < 8; i++) {
@@ -247,6 +286,34 @@ static void test_sequences_apart(void **state)
     num_free(num);
 }
 
+/* Where all keys are chosen, there are the bits of attention without a choice. */
+static void test_all_chosen(void **state)
+{
+    (void)state;
+    const struct shape *s = &shapes[3];
+    struct num *num = unit(2);
+    struct pool pool = {0};
+    struct ctx x = setup(&pool, s);
+    const size_t n[5] = {x.q.n, s->start[s->seqs] * s->dims.heads, x.q.n, x.k.n, x.v.n};
+    uint64_t *all = pool_get(&pool, s->start[s->seqs] * 2 * sizeof *all);
+    memset(all, 0xff, s->start[s->seqs] * 2 * sizeof *all);
+    float *out[2][5];
+    for (int i = 0; i < 2; i++) {
+        struct attn_dims dims = s->dims;
+        dims.chosen = i ? all : NULL;
+        dims.chosen_words = 2;
+        for (int j = 0; j < 5; j++)
+            out[i][j] = floats(&pool, n[j]);
+        attn_forward(num, out[i][0], out[i][1], x.q.f, x.k.f, x.v.f, (struct seqs){s->seqs, s->start}, dims);
+        attn_backward_x(num, out[i][2], out[i][3], out[i][4], x.c.f, out[i][0], out[i][1], x.q.f, x.k.f,
+                        x.v.f, (struct seqs){s->seqs, s->start}, dims);
+        for (int j = 0; j < 5; j++)
+            assert_memory_equal(out[0][j], out[i][j], n[j] * sizeof(float));
+    }
+    pool_done(&pool);
+    num_free(num);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_threads_same_bits),
         cmocka_unit_test(test_sequences_apart),
+        cmocka_unit_test(test_all_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

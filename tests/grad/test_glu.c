@@ -3,7 +3,7 @@
 
 #include "layer/layer.h"
 
-static const struct glu kinds[] = {{GLU_SILU, 0}, {GLU_GELU_TANH, 0}, {GLU_CLAMPED, 2.5f}};
+static const struct glu kinds[] = {{GLU_SILU, 0}, {GLU_GELU_TANH, 0}, {GLU_CLAMPED, 2.5f}, {GLU_SIGMOID, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 struct ctx {
@@ -20,6 +20,7 @@ static double activation(struct glu glu, double g, double u)
     case GLU_CLAMPED:
         g = fmin(g, limit);
         return g / (1 + exp(-1.702 * g)) * (fmax(-limit, fmin(u, limit)) + 1);
+    case GLU_SIGMOID: return u / (1 + exp(-g));
     default: return g / (1 + exp(-g)) * u;
     }
 }

@@ -141,6 +141,38 @@ static void test_threads_same_bits(void **state)
     pool_done(&pool);
 }
 
+/* y = σ(score)·x of each token; c and w have numbers enough. */
+static double naive_gate(const void *ctx)
+{
+    const struct ctx *k = ctx;
+    for (size_t i = 0; i < k->s.tokens * k->s.dim; i++)
+        k->y[i] = k->x.d[i] / (1 + exp(-k->weight.d[i / k->s.dim]));
+    return inner(k->y, k->c.d, k->c.n);
+}
+
+static void test_gate(void **state)
+{
+    (void)state;
+    struct num *num = unit(2);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct pool pool = {0};
+        struct ctx k = setup(&pool, shapes[i]);
+        const size_t tokens = k.s.tokens, n = tokens * k.s.dim;
+        float *score = floats(&pool, tokens), *y = floats(&pool, n), *dx = floats(&pool, n),
+              *dlogits = floats(&pool, tokens);
+        k.weight.n = tokens; /* the first of them are the logits */
+        memcpy(score, k.weight.f, tokens * sizeof *score);
+        moe_gate_forward(num, y, score, k.x.f, tokens, k.s.dim);
+        naive_gate(&k);
+        check_close("y", y, k.y, n, 2e-6);
+        moe_gate_backward_x(num, dx, dlogits, k.c.f, score, k.x.f, tokens, k.s.dim);
+        check_grad("x", naive_gate, &k, k.x, dx);
+        check_grad("logits", naive_gate, &k, k.weight, dlogits);
+        pool_done(&pool);
+    }
+    num_free(num);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_grouping),
         cmocka_unit_test(test_weighted_gather),
         cmocka_unit_test(test_threads_same_bits),
+        cmocka_unit_test(test_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,7 @@ void carry_world_open(struct carry_world *w, size_t bytes)
     for (int i = 0; i < 2; i++)
         assert_int_equal(
             part_file_check(folder, &files[i], manifest_hashes_of(w->manifest, files[i].name), &err), 0);
+    assert_int_equal(manifest_note_heads(w->manifest, folder, &err), 0);
     const struct settle_setup s = {.dir = w->dir, .model = CARRY_MODEL, .manifest = w->manifest};
     assert_int_equal(settle_model(&s, &err), 0);
     w->list = manifest_encode(w->manifest, &w->list_n);
@@ -346,7 +347,9 @@ static void give_block(struct carry_peer *p, uint32_t block)
     uint8_t *copy = malloc(size);
     assert_non_null(copy);
     memcpy(copy, block_of(w, block), size);
-    copy[size / 2] ^= block == p->flipped;
+    copy[size > HEAD_LENGTH ? HEAD_LENGTH : 0] ^= block == p->flipped; /* one of the head's, where one is */
+    if (p->length && manifest_is_head(w->manifest, block))
+        memcpy(copy, p->length, HEAD_LENGTH);
     if (block == p->said)
         carry_peer_say(p, CARRY_HASH, block, 0, "the hash that another block has.", DIGEST);
     for (uint32_t at = 0; at < size && !p->is_over; at += CARRY_BYTES)

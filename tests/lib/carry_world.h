@@ -28,7 +28,7 @@ struct carry_world {
     size_t bytes;
     uint32_t paths;
 };
-/* A whole model with weights of so many bytes, whose head ends in their second block. */
+/* A whole model with weights of so many bytes, whose head is longer than a block. */
 void carry_world_open(struct carry_world *w, size_t bytes);
 void carry_world_close(struct carry_world *w);
 /* Nodes that are started from now on do not know which list of its blocks is right. */
@@ -71,12 +71,13 @@ struct carry_peer {
     uint32_t given;  /* blocks that have left */
     uint32_t wanted; /* blocks that it was asked for */
     bool is_hub;
-    uint32_t runs;     /* of the hub: how often something was wanted */
-    uint32_t said;     /* of this block it says a hash that it has not; UINT32_MAX: of none it says one */
-    uint8_t *asked;    /* of each block, how often */
-    uint8_t has[64];   /* a bit for each block that it says it has; all, unless its test says else */
-    uint32_t flipped;  /* the block of which one byte is wrong; UINT32_MAX: none */
-    uint32_t kept[64]; /* what it was asked for, and has not given */
+    uint32_t runs;         /* of the hub: how often something was wanted */
+    uint32_t said;         /* of this block it says a hash that it has not; UINT32_MAX: of none it says one */
+    uint8_t *asked;        /* of each block, how often */
+    uint8_t has[64];       /* a bit for each block that it says it has; all, unless its test says else */
+    const uint8_t *length; /* how long it says that the head is; NULL: the truth */
+    uint32_t flipped;      /* the block of which one byte is wrong; UINT32_MAX: none */
+    uint32_t kept[64];     /* what it was asked for, and has not given */
     unsigned n_kept;
     bool is_over; /* the node has closed it */
 };

@@ -70,8 +70,14 @@ static struct stage_spec spec_of(const struct chain *c, size_t i)
         .positions = spec->positions,
         .kv = spec->kv,
         .sample = spec->sample,
+        .pairs = spec->how.kind != LOSS_NLL,
         .weight_bits = spec->weight_bits,
         .cache_dir = spec->cache_dir,
+        .groups = spec->groups,
+        .first_group = spec->first_group,
+        .end_group = spec->end_group,
+        .updated = spec->updated,
+        .updates = spec->updates,
     };
 }
 
@@ -132,17 +138,31 @@ void chain_choose(struct chain *c, size_t adapter)
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 
+static double loss_of_pairs(struct chain *c, size_t slot, const struct microbatch *mb, float dscale)
+{
+    double logp[16], ref[8];
+    assert_true(mb->seqs.n <= sizeof logp / sizeof *logp);
+    for (size_t i = 0; i < sizeof ref / sizeof *ref; i++)
+        ref[i] = CHAIN_REF;
+    const struct stage_pairs pairs = {
+        .labels = mb->labels, .how = c->spec.how, .dscale = dscale, .ref = ref, .logp = logp};
+    return stage_loss_pairs(c->stage[last(c)], slot, &pairs);
+}
+
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob)
 {
     struct err err;
     for (size_t i = 0; i <= last(c); i++) {
         must(stage_begin(c->stage[i], slot, mb->seqs, mb->drop, &err), &err);
+        stage_use_group(c->stage[i], slot, mb->group);
         if (i)
             stage_input(c->stage[i], slot, c->act[i]);
         else
             must(stage_input_ids(c->stage[i], slot, mb->ids, &err), &err);
         stage_forward(c->stage[i], slot, i < last(c) ? c->act[i + 1] : NULL);
     }
+    if (c->spec.how.kind != LOSS_NLL)
+        return loss_of_pairs(c, slot, mb, dscale);
     struct xent xent = {.labels = mb->labels, .dscale = dscale, .logprob = logprob};
     return stage_loss(c->stage[last(c)], slot, &xent);
 }
@@ -212,8 +232,11 @@ double chain_norm(struct chain *c)
     return sqrt(sum);
 }
 
-void chain_sync_tied(struct chain *c)
+void chain_sync_values(struct chain *c)
 {
+    for (size_t i = 0; i <= last(c); i++)
+        for (size_t u = 0; u < c->stage[i]->nunits; u++)
+            unit_refresh(&c->stage[i]->units[u]);
     if (last(c) && stage_tied_grad(c->stage[last(c)]))
         stage_set_tied_weight(c->stage[last(c)], stage_tied_weight(c->stage[0]));
 }
@@ -222,7 +245,7 @@ void chain_update(struct chain *c, const struct adamw *opt, uint64_t step)
 {
     for (size_t i = 0; i <= last(c); i++)
         stage_update(c->stage[i], 1, opt, step);
-    chain_sync_tied(c);
+    chain_sync_values(c);
 }
 
 const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t at)
@@ -250,15 +273,8 @@ struct param *chain_param(struct chain *c, const char *name)
 
 void chain_clear_grads(struct chain *c)
 {
-    for (size_t i = 0; i <= last(c); i++) {
-        for (size_t u = 0; u < c->stage[i]->nunits; u++)
-            for (size_t p = 0; p < c->stage[i]->units[u].nparams; p++) {
-                struct param *param = &c->stage[i]->units[u].params[p];
-                memset(param->g, 0, param->n * sizeof *param->g);
-            }
-        if (stage_tied_grad(c->stage[i]))
-            memset(stage_tied_grad(c->stage[i]), 0, stage_tied_elements(c->stage[i]) * sizeof(float));
-    }
+    for (size_t i = 0; i <= last(c); i++)
+        stage_skip_update(c->stage[i]);
 }
 
 size_t chain_elements(const struct chain *c, bool state)
@@ -305,7 +321,7 @@ void chain_unpack(struct chain *c, const float *in, bool state)
         stage_unpack(s, &(struct param_piece){u, 0, n}, in);
         in += n;
     }
-    chain_sync_tied(c);
+    chain_sync_values(c);
 }
 
 float *chain_pack_grads(struct chain *c)
@@ -334,4 +350,23 @@ void chain_load(struct chain *c, const struct adapter_in *in)
     }
     chain_unpack(c, all, state);
     free(all);
+}
+
+void chain_check_cuts(struct chain_spec spec, const struct chain_cut *cuts, size_t n,
+                      struct chain_result (*train)(const struct chain_spec *))
+{
+    struct chain_result one = train(&spec);
+    assert_true(one.loss[1] != one.loss[0] && isfinite(one.norm[1]));
+    for (size_t i = 0; i < n; i++)
+        for (int how = 0; how < 4; how++) {
+            spec.cut = cuts[i];
+            spec.split_backward = how & 1;
+            spec.by_layer = how & 2;
+            struct chain_result more = train(&spec);
+            assert_memory_equal(more.loss, one.loss, sizeof one.loss);
+            assert_memory_equal(more.norm, one.norm, sizeof one.norm);
+            assert_same_bits(more.state, one.state, one.n, "adapter and moments against one stage");
+            free(more.state);
+        }
+    free(one.state);
 }

@@ -31,10 +31,14 @@ struct chain_spec {
     struct chain_cut cut; /* ends beyond the last layer are taken as the last layer */
     bool training, split_backward, by_layer, kv;
     size_t slots, tokens, seqs, positions;
-    size_t sample;         /* as in stage_spec */
-    size_t weight_bits;    /* as in stage_spec, */
-    const char *cache_dir; /* this too */
+    size_t sample;                         /* as in stage_spec */
+    size_t weight_bits;                    /* as in stage_spec, */
+    const char *cache_dir;                 /* this too */
+    size_t groups, first_group, end_group; /* as in stage_spec, */
+    size_t updated, updates;               /* these too */
+    struct pair_loss how; /* LOSS_NLL, or sequences are pairs, whose references are CHAIN_REF each */
 };
+#define CHAIN_REF 0.3
 
 struct chain {
     struct chain_spec spec;
@@ -52,6 +56,7 @@ struct microbatch {
     const uint32_t *ids;
     const int32_t *labels;
     uint64_t drop;
+    size_t group;
 };
 
 /* Any failure fails the test. */
@@ -62,7 +67,7 @@ size_t chain_first(const struct chain *c, size_t stage); /* its first layer */
 /* The adapter all that follows is about. */
 void chain_choose(struct chain *c, size_t adapter);
 
-/* The summed loss; dscale and logprob as in struct xent. */
+/* The summed loss; dscale and logprob as in struct xent, which pairs do not write. */
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob);
 /* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are
  * left out.
@@ -83,8 +88,9 @@ const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t
 /* The parameter of that name on whichever stage has it. */
 struct param *chain_param(struct chain *c, const char *name);
 void chain_clear_grads(struct chain *c);
-/* A changed embedding reaches a tied head on another stage. */
-void chain_sync_tied(struct chain *c);
+/* After values were changed from outside: an embedding reaches a tied head on another stage, norms
+ * that multiply by 1 more get it again. */
+void chain_sync_values(struct chain *c);
 
 /* All parameters in unit order: values, with `state` also moments; or gradients. The caller
  * frees. */
@@ -93,5 +99,17 @@ float *chain_pack(struct chain *c, bool state);
 void chain_unpack(struct chain *c, const float *in, bool state);
 float *chain_pack_grads(struct chain *c);
 void chain_load(struct chain *c, const struct adapter_in *in);
+
+/* What a run gives: of each step, and in the end. */
+enum { CHAIN_STEPS = 3 };
+struct chain_result {
+    double loss[CHAIN_STEPS], norm[CHAIN_STEPS];
+    float *state; /* [n] owned: values and moments */
+    size_t n;
+};
+/* In each of n cuts, whether backwards are halved and forwards are done again (by_layer) or not,
+ * `train` gives the bits that it gives as `spec` is. */
+void chain_check_cuts(struct chain_spec spec, const struct chain_cut *cuts, size_t n,
+                      struct chain_result (*train)(const struct chain_spec *));
 
 #endif

@@ -100,6 +100,12 @@ void gguf_put_reals(struct gguf_out *o, const char *key, const float *list, size
     put(o->keys, list, n * sizeof *list);
 }
 
+void gguf_put_flags(struct gguf_out *o, const char *key, const uint8_t *list, size_t n)
+{
+    put_array(o, key, FLAG, n);
+    put(o->keys, list, n);
+}
+
 static void pad(FILE *f, size_t from)
 {
     for (long at = ftell(f) + (long)from; at % ALIGN; at++)

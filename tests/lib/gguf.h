@@ -26,6 +26,8 @@ void gguf_put_text(struct gguf_out *o, const char *key, const char *value);
 void gguf_put_texts(struct gguf_out *o, const char *key, const char *const *list, size_t n);
 void gguf_put_wholes(struct gguf_out *o, const char *key, const int32_t *list, size_t n);
 void gguf_put_reals(struct gguf_out *o, const char *key, const float *list, size_t n);
+/* Each 0 or 1. */
+void gguf_put_flags(struct gguf_out *o, const char *key, const uint8_t *list, size_t n);
 /* type: GGUF's number of it. extent as GGUF has it, the row first. */
 void gguf_put_tensor(struct gguf_out *o, const char *name, unsigned type, size_t ndim, const size_t *extent,
                      const void *data, size_t bytes);

@@ -70,6 +70,14 @@ static const char *const names[][2] = {
     {"lm_head.weight", "output.weight"},
     {"input_layernorm", "attn_norm"},
     {"post_attention_layernorm", "ffn_norm"},
+    {"pre_feedforward_layernorm", "ffn_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"block_sparse_moe.gate", "ffn_gate_inp"},
+    {"block_sparse_moe.experts.0.w1", "ffn_gate_exps"},
+    {"block_sparse_moe.experts.0.w3", "ffn_up_exps"},
+    {"block_sparse_moe.experts.0.w2", "ffn_down_exps"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
     {"self_attn.v_proj", "attn_v"},
@@ -86,15 +94,29 @@ static const char *const names[][2] = {
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
     {"mlp.experts.0.gate_proj", "ffn_gate_exps"},
     {"mlp.experts.0.up_proj", "ffn_up_exps"},
     {"mlp.experts.0.down_proj", "ffn_down_exps"},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    {"enorm", "nextn.enorm"},
+    {"hnorm", "nextn.hnorm"},
+    {"eh_proj", "nextn.eh_proj"},
+    {"shared_head.norm", "nextn.shared_head_norm"},
 };
 
-static void gguf_name(char ret[NAME], const char *name)
+static bool is_among(const char *word, const char *words)
+{
+    const size_t n = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += n)
+        if ((at == words || at[-1] == ' ') && (!at[n] || at[n] == ' '))
+            return true;
+    return false;
+}
+
+static void gguf_name(char ret[NAME], const char *arch, const char *name)
 {
     size_t layer = 0;
     int used = 0;
@@ -102,6 +124,15 @@ static void gguf_name(char ret[NAME], const char *name)
     const char *rest = inside ? name + used : name, *last = inside ? strrchr(rest, '.') : rest + strlen(rest);
     if (inside && strstr(rest, "e_score_correction_bias")) {
         snprintf(ret, NAME, "blk.%zu.exp_probs_b.bias", layer);
+        return;
+    }
+    if (inside && !strcmp(rest, "self_attn.sinks")) {
+        snprintf(ret, NAME, "blk.%zu.attn_sinks.weight", layer);
+        return;
+    }
+    if (inside && !strncmp(rest, "post_attention_layernorm", (size_t)(last - rest)) &&
+        is_among(arch, "gpt-oss glm4moe gemma2 gemma3 olmo2")) {
+        snprintf(ret, NAME, "blk.%zu.post_attention_norm.weight", layer);
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -118,10 +149,13 @@ static void gguf_name(char ret[NAME], const char *name)
 
 static const char *architecture(const struct config *c)
 {
-    static const char *const is[][2] = {{"llama", "llama"},          {"mistral", "llama"},
-                                        {"qwen2", "qwen2"},          {"qwen3", "qwen3"},
-                                        {"qwen3_moe", "qwen3moe"},   {"deepseek_v2", "deepseek2"},
-                                        {"deepseek_v3", "deepseek2"}};
+    static const char *const is[][2] = {
+        {"llama", "llama"},           {"mistral", "llama"},        {"qwen2", "qwen2"},
+        {"qwen3", "qwen3"},           {"qwen3_moe", "qwen3moe"},   {"deepseek_v2", "deepseek2"},
+        {"deepseek_v3", "deepseek2"}, {"smollm3", "smollm3"},      {"granite", "granite"},
+        {"glm4_moe", "glm4moe"},      {"gpt_oss", "gpt-oss"},      {"gemma2", "gemma2"},
+        {"gemma3_text", "gemma3"},    {"olmo3", "olmo2"},          {"phi3", "phi3"},
+        {"ministral3", "mistral3"},   {"minimax_m2", "minimax-m2"}};
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         if (!strcmp(c->family, is[i][0]))
             return is[i][1];
@@ -135,7 +169,8 @@ static const char *architecture(const struct config *c)
 static size_t place_of(const struct conversion *v, const char *name, size_t at)
 {
     const size_t head = v->c->head, half = head / 2, in = at % head;
-    if (strcmp(architecture(v->c), "llama") != 0 || (!strstr(name, ".q_proj.") && !strstr(name, ".k_proj.")))
+    const bool is_turned = is_among(architecture(v->c), "llama smollm3 granite mistral3");
+    if (!is_turned || (!strstr(name, ".q_proj.") && !strstr(name, ".k_proj.")))
         return at;
     return at - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
@@ -155,7 +190,14 @@ static size_t cols_of(const struct st_tensor *t)
 static bool in_blocks(const struct conversion *v, const struct st_tensor *t)
 {
     return v->how.block && t->ndim == 2 && cols_of(t) % block_values(v->how.block) == 0 &&
-           !strstr(t->name, ".mlp.gate.");
+           !strstr(t->name, ".mlp.gate.") && !strstr(t->name, "block_sparse_moe.gate.") &&
+           !strstr(t->name, ".mlp.router.");
+}
+
+/* Norms that multiply by 1 + w are stored with the 1. */
+static bool adds_one(const struct conversion *v, const struct st_tensor *t)
+{
+    return is_among(architecture(v->c), "gemma2 gemma3") && strstr(t->name, "norm.weight");
 }
 
 /* Appends a tensor's rows as they lie in the file. */
@@ -169,6 +211,8 @@ static void add_rows(struct conversion *v, const struct st_tensor *t, FILE *to)
     float *x = malloc(t->elements * sizeof *x);
     assert_true(stored && x);
     memcpy(x, t->data, t->elements * sizeof *x);
+    for (size_t i = 0; adds_one(v, t) && i < t->elements; i++)
+        x[i] += 1;
     for (size_t row = 0; row < rows; row++) {
         uint8_t *at = stored + place_of(v, t->name, row) * bytes;
         if (!in_blocks(v, t))
@@ -235,10 +279,12 @@ static void put_tensor(struct conversion *v, const struct st_tensor *t)
         add_rows(v, one, to);
     }
     assert_int_equal(fclose(to), 0);
-    gguf_name(name, t->name);
-    const size_t extent[3] = {t->ndim > 1 ? t->shape[1] : t->shape[0], t->shape[0], experts};
-    gguf_put_tensor(&v->out, name, in_blocks(v, t) ? gguf_number(v->how.block) : 0, expert ? 3 : t->ndim,
-                    extent, bytes, n);
+    gguf_name(name, architecture(v->c), t->name);
+    size_t extent[3] = {t->ndim > 1 ? t->shape[1] : t->shape[0], t->shape[0], experts};
+    if (expert && t->ndim == 1) /* biases */
+        extent[1] = experts;
+    gguf_put_tensor(&v->out, name, in_blocks(v, t) ? gguf_number(v->how.block) : 0,
+                    t->ndim + (expert != NULL), extent, bytes, n);
     free(bytes);
 }
 
@@ -282,11 +328,83 @@ static void put_latent(struct conversion *v)
     gguf_put_flag(&v->out, "deepseek2.expert_weights_norm", c->moe.norm);
 }
 
+static void put_text(struct conversion *v, const char *key, const char *value)
+{
+    char full[NAME];
+    snprintf(full, sizeof full, "%s.%s", architecture(v->c), key);
+    gguf_put_text(&v->out, full, value);
+}
+
+/* Which layers have a window, as a period. */
+static void put_pattern(struct conversion *v)
+{
+    size_t every = 1;
+    while (every < v->c->layers && config_layers_have(&v->c->windowed, every - 1))
+        every++;
+    put_whole(v, "attention.sliding_window_pattern", every);
+}
+
+static void put_long(struct conversion *v)
+{
+    const struct config *c = v->c;
+    const size_t n = config_rope_width(c) / 2;
+    float factor[2][CONFIG_MAX_LONG];
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < n; i++)
+            factor[k][i] = (float)c->rope_factors[k][i];
+    gguf_put_tensor(&v->out, "rope_factors_short.weight", 0, 1, &n, factor[0], n * sizeof(float));
+    gguf_put_tensor(&v->out, "rope_factors_long.weight", 0, 1, &n, factor[1], n * sizeof(float));
+    put_whole(v, "rope.scaling.original_context_length", c->rope_original);
+    put_real(v, "rope.scaling.attn_factor", config_rope_scale(c));
+}
+
+static void put_others(struct conversion *v)
+{
+    const struct config *c = v->c;
+    if (c->logit_scale > 0) {
+        put_real(v, "attention.scale", c->attn_scale);
+        put_real(v, "embedding_scale", c->embed_scale);
+        put_real(v, "residual_scale", c->residual_scale);
+        put_real(v, "logit_scale", 1 / c->logit_scale);
+    }
+    if (c->window)
+        put_whole(v, "attention.sliding_window", c->window);
+    if (c->attn_softcap > 0)
+        put_real(v, "attn_logit_softcapping", c->attn_softcap);
+    if (c->logit_softcap > 0)
+        put_real(v, "final_logit_softcapping", c->logit_softcap);
+    if (is_among(architecture(c), "olmo2 gemma3"))
+        put_pattern(v);
+    if (c->rope_query_beta > 0) {
+        put_real(v, "rope.scaling.yarn_log_multiplier", c->rope_mscale_all);
+        put_real(v, "attention.temperature_scale", c->rope_query_beta);
+    }
+    if (c->rope == ROPE_LINEAR) {
+        put_text(v, "rope.scaling.type", "linear");
+        put_real(v, "rope.scaling.factor", c->rope_factor);
+    }
+    if (c->rope == ROPE_LONG)
+        put_long(v);
+    if (c->rope == ROPE_YARN) {
+        put_text(v, "rope.scaling.type", "yarn");
+        put_real(v, "rope.scaling.factor", c->rope_factor);
+        put_whole(v, "rope.scaling.original_context_length", c->rope_original);
+    }
+    if (!strcmp(c->family, "glm4_moe")) {
+        put_whole(v, "leading_dense_block_count", c->moe.first);
+        put_whole(v, "expert_shared_count", c->moe.shared_ffn / c->moe.ffn);
+        put_real(v, "expert_weights_scale", c->moe.scale);
+        gguf_put_flag(&v->out, "glm4moe.expert_weights_norm", c->moe.norm);
+    }
+}
+
 static void put_keys(struct conversion *v)
 {
     const struct config *c = v->c;
     gguf_put_text(&v->out, "general.architecture", architecture(c));
     put_whole(v, "block_count", c->layers);
+    if (c->is_ahead)
+        put_whole(v, "nextn_predict_layers", 1);
     put_whole(v, "context_length", c->max_positions);
     put_whole(v, "embedding_length", c->dim);
     put_whole(v, "feed_forward_length", c->ffn);
@@ -306,7 +424,8 @@ static void put_keys(struct conversion *v)
     }
     put_whole(v, "attention.key_length", c->head);
     put_whole(v, "attention.value_length", c->head);
-    put_whole(v, "rope.dimension_count", c->head);
+    put_whole(v, "rope.dimension_count", config_rope_width(c));
+    put_others(v);
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

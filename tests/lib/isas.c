@@ -53,3 +53,19 @@ size_t isas_packed(const struct packed_kernels *all[ISAS_MOST])
         all[n++] = isa_pick_packed();
     return n;
 }
+
+size_t isas_bytes(const struct packed_kernels *all[ISAS_MOST])
+{
+    size_t n = 0;
+    all[n++] = &packed_bytes_base;
+#if defined __x86_64__
+    const bool is_vnni = isa_pick_packed_bytes() == &packed_bytes_vnni;
+    if (is_vnni || isa_pick_packed_bytes() == &packed_bytes_avxvnni)
+        all[n++] = &packed_bytes_avx2;
+    if (is_vnni && has_avxvnni())
+        all[n++] = &packed_bytes_avxvnni;
+#endif
+    if (isa_pick_packed_bytes() != &packed_bytes_base)
+        all[n++] = isa_pick_packed_bytes();
+    return n;
+}

@@ -16,5 +16,7 @@ size_t isas_kernels(const struct kernels *all[ISAS_MOST]);
 size_t isas_integers(const struct int_kernels *all[ISAS_MOST]);
 /* The chosen one is the last; none where OpenBLAS multiplies. */
 size_t isas_packed(const struct packed_kernels *all[ISAS_MOST]);
+/* Of bytes; plain C's is the first, the chosen one the last. */
+size_t isas_bytes(const struct packed_kernels *all[ISAS_MOST]);
 
 #endif

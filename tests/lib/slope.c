@@ -24,7 +24,7 @@ static double loss_at(struct chain *c, const struct microbatch *mb, struct param
 {
     for (size_t i = 0; i < p->n; i++)
         p->w[i] = (float)((double)from[i] + step * direction[i]);
-    chain_sync_tied(c);
+    chain_sync_values(c);
     return chain_forward(c, 0, mb, 0, NULL);
 }
 
@@ -74,7 +74,7 @@ static void check_param(struct chain *c, const struct microbatch *mb, struct par
                      along ? "itself" : "a random direction", want, whole);
     }
     memcpy(p->w, from, p->n * sizeof *from);
-    chain_sync_tied(c);
+    chain_sync_values(c);
     free(from);
     free(random);
     free(direction);

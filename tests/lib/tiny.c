@@ -89,10 +89,9 @@ static int list_one(void *arg, const struct tensor_def *def)
 {
     struct listing *l = arg;
     l->defs[l->n] = *def;
-    l->at[l->n] = (struct st_out_tensor){.name = l->defs[l->n].name,
-                                         .dtype = def->fixed ? DTYPE_F32 : l->dtype,
-                                         .ndim = def->cols ? 2 : 1,
-                                         .shape = {def->rows, def->cols}};
+    l->at[l->n] =
+        (struct st_out_tensor){.name = l->defs[l->n].name, .dtype = def->fixed ? DTYPE_F32 : l->dtype};
+    l->at[l->n].ndim = tensor_shape(def->rows, def->cols, def->taps, l->at[l->n].shape);
     l->n++;
     return 0;
 }

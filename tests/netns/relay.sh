@@ -66,6 +66,10 @@ train b middle
 await_job middle
 cmp "$tmp/alone/adapter_model.safetensors" "$tmp/middle/adapter_model.safetensors" || fail "begun in the middle, the adapter differs"
 ok "the same with the head in the middle of the chain"
+train a replicas --parallel dp=3
+await_job replicas
+cmp "$tmp/alone/adapter_model.safetensors" "$tmp/replicas/adapter_model.safetensors" || fail "three replicas train another adapter"
+ok "the same with three replicas, two of which talk through the third"
 generate c chain
 cmp "$tmp/alone.ids" "$tmp/chain.ids" || fail "a chain generates other tokens than one node"
 ok "the same tokens"

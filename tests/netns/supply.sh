@@ -1,12 +1,13 @@
 #!/bin/sh
-# A model on its way from one node of a chain to the two others, disturbed at random moments. usage: supply.sh BUILD [TIMES [SEED]]
+# Models on their way from one node of a chain to the two others, disturbed at random moments. usage: supply.sh BUILD [TIMES [SEED]]
 #
 #     a = node 1 ══════ b = node 2 ══════ c = node 3
 #            cable1              cable2
 #
 # Each time b and c lack their layers, a job begins, and while they come one thing happens: a process of the transfer, a stage or a daemon
 # is killed, a cable is out for a moment, or the disk of b or c is full. The job ends right, or it fails with a reason; then the job after
-# it ends right. No cable carries a byte twice, but for the blocks on their way at that moment. Needs root, and python3.
+# it ends right. The same happens, in turns, while a pushes a model to b and c. No cable carries a byte twice, but for the blocks on their
+# way at that moment. Undisturbed, a cable carries at most 1.01 times what is needed. Needs root, and python3.
 # SPDX-License-Identifier: MIT
 set -u
 build=$(realpath "${1:-build}")
@@ -19,6 +20,7 @@ block=$((4 << 20))
 flight=4 # blocks that are asked of a source at once
 probe=40000000 # bytes at most that a cable carries when it is measured, as it is when it comes back
 layers=32
+pushed_layers=12
 
 make_model() {
     mkdir "$tmp/whole"
@@ -26,6 +28,9 @@ make_model() {
     python3 tests/lib/layers.py "$tmp/whole" $layers
     make_cache "$tmp/whole"
     rm -r "$tmp/whole"
+    mkdir "$tmp/pushed"
+    python3 tests/lib/layers.py "$tmp/pushed" $pushed_layers
+    pushed=$(stat -c %s "$tmp/pushed/model.safetensors")
 }
 start_node() { # NODE
     HF_HOME=$tmp/nothing HF_HUB_OFFLINE=1
@@ -82,6 +87,7 @@ out_for_a_moment() { # CABLE
 }
 disturb() {
     case $1 in
+    nothing) ;;
     fetch-a) children a ringd-fetch ;;
     fetch-b) children b ringd-fetch ;;
     fetch-c) children c ringd-fetch ;;
@@ -108,44 +114,94 @@ await_measures() { # WHAT
     esac
 }
 
-once() { # N WHAT
-    for node in b c; do
-        if on $node models list | grep -q test/big; then
-            wait_for 10 on $node models remove test/big >/dev/null 2>&1 || fail "$1: remove on $node"
-        fi
-    done
+# What the cables carry from now on.
+count_from_here() {
     before1=$(crossed 1 1 2) before2=$(crossed 2 2 3) measured=0
+}
+# What a new cable has carried counts from nothing.
+disturb_and_count() { # WHAT
+    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
+    disturb "$1"
+    case $1 in cable1) before1=$((0 - over1)) ;; cable2) before2=$((0 - over2)) ;; esac
+    case $1 in cable* | daemon*) measured=$probe ;; esac
+}
+check_cables() { # ROUND NEED1 NEED2
+    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
+    need1=$2 need2=$3
+    for cable in 1 2; do
+        eval "over=\$over$cable need=\$need$cable"
+        most=$((need * 106 / 100 + flight * block + measured + 3000000))
+        [ "$what" != nothing ] || most=$((need * 101 / 100))
+        [ "$over" -le $most ] || fail "$1 at $at bytes: cable$cable carried $over bytes for $need"
+    done
+}
+forget_models() { # b and c lack all
+    for node in b c; do
+        for model in test/big test/pushed; do
+            if on $node models list | grep -q $model; then
+                wait_for 10 on $node models remove $model >/dev/null 2>&1 || fail "remove $model on $node"
+            fi
+        done
+    done
+}
+verify_model() { # ROUND MODEL
+    for node in b c; do
+        on $node models verify "$2" >"$tmp/verified" 2>&1 || fail "$1: $node has wrong bytes: $(cat "$tmp/verified")"
+    done
+}
+ends_well() { # ROUND WHAT COMMAND: the one in the background, or what comes after it
+    said=
+    if ! wait $job; then
+        said=", which said: $(grep '^ringctl' "$tmp/now.err" | tail -n 1)"
+        case $2 in disk-*) ! grep -q 'from the hub' "$tmp/now.err" || fail "$1: the hub was asked for room: $said" ;; esac
+        rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
+        wait_for 60 "$3" || fail "$1: $3 after it: $(cat "$tmp/now.err")"
+    fi
+    rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
+}
+
+pull_once() { # N WHAT
+    forget_models
+    count_from_here
     random $(((share_c - 2 * block) >> 12))
     at=$((block + (drawn << 12)))
     mark a b c
     generate &
     job=$!
     wait_for 60 comes_to c $at || fail "$1 $2: nothing comes to c: $(cat "$tmp/now.err")"
-    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
-    disturb "$2"
-    case $2 in cable1) before1=$((0 - over1)) ;; cable2) before2=$((0 - over2)) ;; esac # what a new cable has carried counts from nothing
-    case $2 in cable* | daemon*) measured=$probe ;; esac
-    said=
-    if ! wait $job; then
-        said=", which said: $(tail -n 1 "$tmp/now.err")"
-        case $2 in disk-*) ! grep -q 'from the hub' "$tmp/now.err" || fail "$1 $2: the hub was asked for room: $said" ;; esac
-        rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
-        wait_for 60 generate || fail "$1 $2: the job after it: $(cat "$tmp/now.err")"
-    fi
-    rm -f "$tmp/models-b/filler" "$tmp/models-c/filler"
+    disturb_and_count "$2"
+    ends_well "$1 $2" "$2" generate
     cmp -s "$tmp/alone.ids" "$tmp/now.ids" || fail "$1 $2: other tokens: $(cat "$tmp/now.out")"
-    for node in b c; do
-        on $node models verify test/big >"$tmp/verified" 2>&1 || fail "$1 $2: $node has wrong bytes: $(cat "$tmp/verified")"
-    done
-    over1=$(($(crossed 1 1 2) - before1)) over2=$(($(crossed 2 2 3) - before2))
-    need2=$(disk_of c) need1=$(($(disk_of b) + need2))
-    for cable in 1 2; do
-        eval "over=\$over$cable need=\$need$cable"
-        most=$((need * 106 / 100 + flight * block + measured + 3000000))
-        [ "$over" -le $most ] || fail "$1 $2 at $at bytes: cable$cable carried $over bytes for $need"
-    done
+    verify_model "$1 $2" test/big
+    check_cables "$1 $2" $(($(disk_of b) + $(disk_of c))) "$(disk_of c)"
     await_measures "$2"
-    ok "$1: $2 when c had $((at >> 20)) MiB$said; cable1 $((over1 * 100 / need1)) %, cable2 $((over2 * 100 / need2)) %"
+    ok "$1: $2 when c had $((at >> 20)) MiB$said; cable1 $((over1 * 1000 / need1)), cable2 $((over2 * 1000 / need2)) thousandths of $need1 and $need2 bytes"
+}
+
+push() {
+    on a models push test/pushed b c >"$tmp/now.err" 2>&1
+}
+# c takes it from b. When the disk of b is full, c takes the rest from a, and b its own rest later: both cross cable1.
+push_once() { # N WHAT
+    forget_models
+    count_from_here
+    random $(((pushed - 2 * block) >> 12))
+    at=$((block + (drawn << 12)))
+    mark a b c
+    push &
+    job=$!
+    wait_for 60 comes_to c $at || fail "$1 push, $2: nothing comes to c: $(cat "$tmp/now.err")"
+    disturb_and_count "$2"
+    ends_well "$1 push, $2" "$2" push
+    verify_model "$1 push, $2" test/pushed
+    for node in b c; do
+        cmp -s "$tmp/pushed/model.safetensors" "$tmp/models-$node/$exact/model.safetensors" || fail "$1 push, $2: $node has other weights"
+    done
+    twice=1
+    [ "$2" != disk-b ] || twice=2
+    check_cables "$1 push, $2" $((twice * pushed)) $((twice * pushed))
+    await_measures "$2"
+    ok "$1: push, $2 when c had $((at >> 20)) MiB$said; cable1 $((over1 * 1000 / need1)), cable2 $((over2 * 1000 / need2)) thousandths of $need1 and $need2 bytes"
 }
 
 trap take_down EXIT
@@ -171,12 +227,21 @@ on a pull test/big >/dev/null || fail 'pull'
 generate || fail "generate: $(cat "$tmp/now.err")"
 cp "$tmp/now.ids" "$tmp/alone.ids"
 share_c=$(disk_of c)
+exact=$(on a models add "$tmp/pushed" --name test/pushed | command cut -d ' ' -f 1)
 echo "c has $((share_c >> 20)) MiB of it, b $(($(disk_of b) >> 20))"
 
+# What crosses a cable then is what is needed, and less than a hundredth more.
+what=nothing
+pull_once 0 nothing
+push_once 0 nothing
 i=0
 while [ $i -lt "$times" ]; do
     i=$((i + 1))
     eval "what=\${$(((i - 1) % $# + 1))}"
-    once $i "$what"
+    if [ $(((i + (i - 1) / $#) % 2)) = 1 ]; then # each blow to a pull, and in the next round to a push
+        pull_once $i "$what"
+    else
+        push_once $i "$what"
+    fi
 done
 alive a b c

@@ -22,6 +22,7 @@
 
 enum {
     MAX_RANKS = 6,
+    MAX_REPLICAS = 3,
     MAX_CHUNKS = 3,
     MAX_STAGES = MAX_RANKS * MAX_CHUNKS,
     MAX_MB = 12,
@@ -59,6 +60,7 @@ struct node {
     size_t nhanded, most_handed;
     size_t slots, most_slots;
     uint32_t accumulated[MAX_STAGES]; /* next microbatch whose weight gradient may be added, per stage */
+    bool is_inside, went_ahead;
     int failed;
 };
 
@@ -71,9 +73,15 @@ struct world {
     bool flushed;    /* the steps that were asked for cannot follow each other */
     bool frugal;     /* room counts every emit of the task asked about, not only those queued already */
     bool cut;
-    uint32_t adapter_of_step[MAX_MB];                             /* of each step of the plan: its adapter */
-    bool normed[MAX_STAGES][MAX_MB], updated[MAX_STAGES][MAX_MB]; /* by step */
-    uint32_t back[MAX_STAGES][MAX_MB], lost[MAX_MB];              /* microbatches; losses taken */
+    bool ahead;                       /* tasks run ahead of their turn where they may */
+    size_t parts[MAX_STAGES];         /* of each stage's gradients */
+    uint32_t adapter_of_step[MAX_MB]; /* of each step of the plan: its adapter */
+    struct replica {                  /* by step: */
+        bool normed[MAX_STAGES][MAX_MB], updated[MAX_STAGES][MAX_MB];
+        uint32_t back[MAX_STAGES][MAX_MB], lost[MAX_MB]; /* microbatches; losses taken */
+        uint32_t own;                                    /* its microbatches of a step */
+        bool has_rows;
+    } replicas[MAX_REPLICAS];
     bool in_order;                           /* every stage adds up its weight gradients in ascending order */
     struct link links[MAX_RANKS][MAX_RANKS]; /* [from][to] */
     struct node nodes[MAX_RANKS];
@@ -150,13 +158,31 @@ static inline int room(void *owner, const struct msg_key *key, uint32_t to)
     return link->unsent + wanted <= w->credits;
 }
 
+/* What is ahead leaves room for all else. */
+static inline int room_ahead(void *owner, const struct msg_key *key, uint32_t to)
+{
+    struct node *node = owner;
+    struct world *w = node->world;
+    struct link *link = &w->links[node->exec.rank][to];
+    require(w, find(link, key) != NULL);
+    return is_dead(w, link) ? -EPIPE : link->unsent + 1 <= w->credits - w->plan->rank[0].credits;
+}
+
+/* A backward may have gone through as much as is asked about, or not. */
+static inline bool is_computed(void *owner, const struct task *task)
+{
+    struct node *node = owner;
+    (void)task;
+    return below(node->world, 2);
+}
+
 /* Starts moving what has a buffer, lets arrive what has moved long enough. Random order is in the
  * delays. */
 static inline bool pump(struct world *w, struct link *link)
 {
     bool moved = false;
     size_t buffers = 0;
-    for (size_t k = link->consumed; k < link->n; k++) {
+    for (size_t k = w->ahead ? 0 : link->consumed; k < link->n; k++) {
         struct message *message = &link->messages[k];
         bool has_buffer = k < link->consumed + w->credits;
         if (is_dead(w, link))
@@ -236,49 +262,81 @@ static inline void hand_over(struct node *node, const struct task *task)
     }
 }
 
+/* A step ends on a stage once all replicas have gone back through it. */
+static inline bool all_are_back(const struct world *w, uint32_t stage, uint32_t step)
+{
+    for (size_t d = 0; d < w->plan->replicas; d++)
+        if (w->replicas[d].back[stage][step] != w->replicas[d].own)
+            return false;
+    return true;
+}
+
 /* A step begins on a stage once the one before it, of the same adapter, has ended there; and ends
  * once everything of it is done. */
-static inline void keep_steps(struct world *w, const struct task *task)
+static inline void keep_steps(struct world *w, struct replica *own, const struct task *task)
 {
     const struct plan *plan = w->plan;
-    const uint32_t per = (uint32_t)(plan->microbatches / plan->steps), s = task->stage;
+    const uint32_t s = task->stage;
     const bool is_end = task->kind == TASK_NORM || task->kind == TASK_UPDATE;
     const uint32_t step = is_end ? task->mb : plan_step(plan, task->mb);
-    if (task->kind == TASK_F)
+    if (task->kind == TASK_F) {
+        require(w, own->has_rows);
         for (uint32_t before = 0; before < step; before++)
-            require(w, w->adapter_of_step[before] != w->adapter_of_step[step] || w->updated[s][before]);
-    w->back[s][step] += task->kind == TASK_B || task->kind == TASK_W;
-    w->lost[step] += task->kind == TASK_LOSS;
+            require(w, w->adapter_of_step[before] != w->adapter_of_step[step] || own->updated[s][before]);
+    }
+    own->back[s][step] += task->kind == TASK_B || task->kind == TASK_W;
+    own->lost[step] += task->kind == TASK_LOSS;
     if (task->kind == TASK_NORM) {
-        require(w, !w->normed[s][step] && (w->back[s][step] == per || s < w->lowest));
-        require(w, s + 1 == plan->stages || w->normed[s + 1][step]);
-        require(w, s > 0 || w->lost[step] == per);
-        w->normed[s][step] = true;
+        require(w, !own->normed[s][step] && (all_are_back(w, s, step) || s < w->lowest));
+        require(w, s + 1 == plan->stages || own->normed[s + 1][step]);
+        require(w, s > 0 || own->lost[step] == own->own);
+        own->normed[s][step] = true;
     }
     if (task->kind == TASK_UPDATE) {
-        require(w, !w->updated[s][step] && w->normed[0][step] && (s == 0 || w->updated[s - 1][step]));
-        w->updated[s][step] = true;
+        require(w, !own->updated[s][step] && own->normed[0][step] && (s == 0 || own->updated[s - 1][step]));
+        require(w, w->replicas[0].normed[0][step]);
+        own->updated[s][step] = true;
     }
 }
+
+static const struct exec_ops ops;
 
 static inline int run(void *owner, const struct task *task, struct err *err)
 {
     struct node *node = owner;
     struct world *w = node->world;
-    (void)err;
-    require(w, node->done == node->exec.next); /* in order, each once */
+    require(w, w->ahead ? node->exec.at >= node->exec.next
+                        : node->done == node->exec.next); /* in order, each once */
     node->done++;
+    if (node->exec.at > node->exec.next || (node->exec.is_running && task->after != SLOT_NONE))
+        node->went_ahead = true;
     use_slot(node, task);
     use_activations(node, task);
     hand_over(node, task);
-    if (w->plan->program == PROGRAM_TRAIN)
-        keep_steps(w, task);
+    struct replica *replica = &w->replicas[plan_shape_replica(&w->plan->shape, node->exec.rank)];
+    replica->has_rows |= task->kind == TASK_ROWS && task->nneeds;
+    if (w->plan->program == PROGRAM_TRAIN && (task_is_compute(task->kind) || task->kind == TASK_LOSS ||
+                                              task->kind == TASK_NORM || task->kind == TASK_UPDATE))
+        keep_steps(w, replica, task);
+    const bool is_gradient = (task->nneeds && task->needs[0].key.kind == MSG_PART) ||
+                             (task->nemits && task->emits[0].key.kind == MSG_PART);
+    if (is_gradient) /* what is given, or added to, is there */
+        require(w, replica->back[task->stage][task->mb / w->parts[task->stage]] == replica->own ||
+                       node->is_inside);
     if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
+    if (w->ahead && task->kind == TASK_B && !node->is_inside) {
+        node->is_inside = true;
+        const int rc = exec_ahead(&node->exec, &ops, node, err);
+        node->is_inside = false;
+        if (rc)
+            return rc;
+    }
     for (uint32_t i = 0; i < task->nneeds; i++) {
         struct link *link = &w->links[task->needs[i].from][node->exec.rank];
         struct message *message = find(link, &task->needs[i].key);
-        require(w, message && message->state == HERE && message == &link->messages[link->consumed]);
+        require(w, message && message->state == HERE);
+        require(w, w->ahead || message == &link->messages[link->consumed]);
         message->state = CONSUMED;
         link->consumed++;
     }
@@ -293,6 +351,6 @@ static inline int run(void *owner, const struct task *task, struct err *err)
     return 0;
 }
 
-static const struct exec_ops ops = {ready, room, run};
+static const struct exec_ops ops = {ready, room, run, room_ahead, is_computed};
 
 #endif

@@ -90,6 +90,12 @@ static void halve_backwards(struct world *w, struct sched_list *list)
     *list = (struct sched_list){tasks, n, NULL};
 }
 
+static void begin_replica(struct world *w, size_t replica, const struct sched *sched, size_t steps)
+{
+    w->replicas[replica].own = (uint32_t)(sched->microbatches / steps);
+    w->replicas[replica].has_rows |= replica == 0; /* all ranks of others know when their first one does */
+}
+
 /* Any number of steps that goes, of up to four adapters that take turns. */
 static void ask_for_steps(struct world *w, struct plan_request *req)
 {
@@ -121,6 +127,7 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
         ask_for_steps(w, &req);
     struct err err = {0};
     int rc = plan_compile(&w->plan, &req, &err);
+    begin_replica(w, 0, sched, req.steps ? req.steps : 1);
     w->flushed = rc == -EDEADLK && req.adapter_of_step;
     if (w->flushed) { /* then at least all can take their steps side by side */
         for (uint32_t step = 0; step < req.steps; step++)
@@ -131,6 +138,70 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
     if (rc < 0)
         fail_msg("seed %llu: %s", (unsigned long long)w->seed, err.text);
     sched_free(sched);
+}
+
+/* An order for a replica on so many places, of stages that others cut in the same way. */
+static struct sched *unlike_sched(struct world *w, size_t places, size_t stages, size_t microbatches)
+{
+    static const char *const names[] = {"gpipe", "1f1b", "zb-h1", "zb-h2"};
+    const struct sched_request want = {
+        .name = names[w->seed % 4], .ranks = places, .microbatches = microbatches};
+    uint32_t of[MAX_STAGES];
+    struct sched *coarse = NULL, *fine = NULL;
+    for (size_t s = 0; s < stages; s++)
+        of[s] = (uint32_t)(s * places / stages);
+    require(w, !sched_make(&coarse, &want, NULL) && !sched_refine(&fine, coarse, stages, of, NULL));
+    sched_free(coarse);
+    return fine;
+}
+
+/* Replicas with shares of their own, of one step or of several adapters' steps. */
+static void compile_replicas(struct world *w, size_t microbatches)
+{
+    struct plan_replica replicas[MAX_REPLICAS];
+    size_t parts[MAX_STAGES], taken = 0, first = 0;
+    const size_t n = 2 + below(w, MAX_REPLICAS - 1), places = 1 + below(w, (uint32_t)(MAX_RANKS / n)),
+                 adapters = 1 + below(w, 2), m = n + (microbatches > n ? microbatches - n : 0),
+                 per = m / adapters < n ? n : m / adapters, groups = n + below(w, (uint32_t)(per - n + 1));
+    struct plan_request req = {.program = PROGRAM_TRAIN,
+                               .nreplicas = n,
+                               .replicas = replicas,
+                               .groups = groups,
+                               .parts = parts,
+                               .steps = adapters,
+                               .tied = adapters == 1 && below(w, 2),
+                               .divided = below(w, 2)};
+    const uint64_t rng = w->rng;
+    const size_t unlike = adapters == 1 && below(w, 2) ? 1 + below(w, 3) : 0; /* stages */
+    for (size_t d = 0; d < n; d++) {
+        const size_t left = groups - taken - (n - 1 - d),
+                     own = d + 1 == n ? left : 1 + below(w, (uint32_t)left);
+        const size_t end = plan_group_first(taken + own, per, groups);
+        const uint64_t after = w->rng;
+        w->rng = rng; /* the same schedule for all */
+        struct sched *sched = unlike ? NULL : random_sched(w, places, adapters * (end - first));
+        w->rng = after;
+        const size_t most = unlike < MAX_RANKS / n ? unlike : MAX_RANKS / n,
+                     own_places = 1 + below(w, (uint32_t)(most ? most : 1));
+        sched = sched ? sched : unlike_sched(w, own_places, unlike, end - first);
+        replicas[d] = (struct plan_replica){sched, own};
+        begin_replica(w, d, sched, adapters);
+        w->replicas[d].has_rows |= sched->ranks > 1 && d; /* only its first rank takes them */
+        taken += own;
+        first = end;
+    }
+    w->in_order = false; /* their microbatches have the numbers of all */
+    for (size_t s = 0; s < MAX_STAGES; s++)
+        w->parts[s] = parts[s] = req.divided ? n * below(w, 3) : below(w, 6);
+    for (uint32_t step = 0; step < adapters; step++)
+        w->adapter_of_step[step] = step;
+    struct err err = {0};
+    if (plan_compile(&w->plan, &req, &err) < 0)
+        fail_msg("seed %llu: %s", (unsigned long long)w->seed, err.text);
+    for (size_t s = 0; s < w->plan->stages; s++)
+        w->lowest = parts[s] ? w->lowest : MAX_STAGES; /* who exchanges nothing waits for nobody */
+    for (size_t d = 0; d < n; d++)
+        sched_free((struct sched *)replicas[d].sched);
 }
 
 static void compile_other(struct world *w, size_t ranks, size_t microbatches)
@@ -164,10 +235,8 @@ static void compile_other(struct world *w, size_t ranks, size_t microbatches)
 static void list_messages(struct world *w, uint32_t to)
 {
     const struct plan_rank *rank = &w->plan->rank[to];
-    size_t prev = 0, next = 0;
     for (uint32_t from = 0; from < w->plan->ranks; from++) {
-        w->links[from][to].messages =
-            calloc(rank->in_from_prev + rank->in_from_next + 1, sizeof(struct message));
+        w->links[from][to].messages = calloc(plan_in_from(rank, from) + 1, sizeof(struct message));
         require(w, w->links[from][to].messages != NULL);
     }
     for (size_t k = 0; k < rank->n; k++)
@@ -178,22 +247,26 @@ static void list_messages(struct world *w, uint32_t to)
             message.key.round = w->round;
             require(w, find(link, &message.key) == NULL);
             link->messages[link->n++] = message;
-            *(need->from == plan_prev(w->plan->ranks, to) ? &prev : &next) += 1;
         }
-    require(w, prev == rank->in_from_prev && next == rank->in_from_next);
+    for (uint32_t from = 0; from < w->plan->ranks; from++)
+        require(w, w->links[from][to].n == plan_in_from(rank, from));
 }
 
 static void world_init(struct world *w, uint64_t seed)
 {
     *w = (struct world){.seed = seed, .rng = seed * 0xd1342543de82ef95u + 1, .in_order = true};
     size_t ranks = 1 + below(w, MAX_RANKS), microbatches = 1 + below(w, MAX_MB);
-    if (below(w, 3))
+    if (below(w, 3) == 0)
+        compile_replicas(w, microbatches);
+    else if (below(w, 3))
         compile_train(w, ranks, microbatches);
     else
         compile_other(w, ranks, microbatches);
+    ranks = w->plan->ranks;
     w->round = below(w, 1000);
     w->frugal = below(w, 2);
-    w->credits = below(w, 4) ? w->plan->rank[0].credits : w->plan->rank[0].credits_fast;
+    w->ahead = w->plan->replicas > 1 && below(w, 2);
+    w->credits = !w->ahead && below(w, 4) ? w->plan->rank[0].credits : w->plan->rank[0].credits_fast;
     for (uint32_t r = 0; r < ranks; r++) {
         struct node *node = &w->nodes[r];
         node->world = w;
@@ -230,8 +303,9 @@ static bool step_node(struct world *w, struct node *node)
     struct err err = {0};
     if (node->failed)
         return false;
+    int rc = w->ahead ? exec_ahead(&node->exec, &ops, node, &err) : 0;
     const struct task *task = exec_task(&node->exec);
-    int rc = exec_step(&node->exec, &ops, node, &err);
+    rc = rc ? rc : exec_step(&node->exec, &ops, node, &err);
     if (rc == -EAGAIN) {
         require(w, node->exec.wait == EXEC_NEEDS || node->exec.wait == EXEC_NO_ROOM);
         require(w, node->exec.wait_key.round == w->round);
@@ -310,7 +384,7 @@ static bool is_done(const struct world *w)
 static void play_seeds(bool cut)
 {
     struct world *w = malloc(sizeof *w);
-    size_t flushed = 0, followed = 0;
+    size_t flushed = 0, followed = 0, ahead = 0;
     assert_non_null(w);
     for (uint64_t seed = first_seed; seed < first_seed + runs; seed++) {
         world_init(w, seed);
@@ -324,10 +398,12 @@ static void play_seeds(bool cut)
             require_all_told(w);
         else
             require_all_done(w);
+        for (uint32_t r = 0; r < w->plan->ranks; r++)
+            ahead += w->nodes[r].went_ahead;
         world_done(w);
     }
     if (runs >= 100)
-        assert_true(flushed && followed);
+        assert_true(flushed && followed && ahead);
     free(w);
 }
 
@@ -353,6 +429,7 @@ static void test_one_credit_less(void **state)
     for (uint64_t seed = first_seed; seed < first_seed + runs; seed++) {
         world_init(w, seed);
         w->frugal = true;
+        w->ahead = false;
         w->credits = w->plan->rank[0].credits - 1;
         if (w->credits > 0) {
             play(w);

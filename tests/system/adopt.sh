@@ -21,10 +21,17 @@ deputy_of() {
     other=$((5 - deputy))
     await_line "$(log_of "$deputy")" "job $1: this node keeps what it takes to go on with this job of n1" 20
 }
-# lost NAME: the head is off, between two of its steps
+# lost NAME: the head is off, between two of its steps. A busy machine may not have let it say of the last ones that they were made,
+# and what nobody has heard of is made again from the start: so it makes no more, and says what it has made.
 lost() {
     step_of "$1" 40
+    head_stage=$(stage_of 1)
+    kill -STOP "$head_stage"
+    for node in 1 1 "$deputy"; do
+        on $node jobs >"$work/out" || fail "jobs on n$node: $(cat "$work/out")"
+    done
     stop_node 1 KILL
+    kill -KILL "$head_stage"
     kill -KILL $job_process
     await_end $job_process 10
 }

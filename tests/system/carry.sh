@@ -56,6 +56,19 @@ done
 await_end $job 120
 same 'the answer' "$work/again" "$work/plain"
 
+say 'a node to which it is pushed is killed while it takes it: it begins again by itself'
+forget_it 2 3
+mark=$(next_line "$(log_of 2)")
+limit 60 "$ringctl" --socket "$(sock_of 1)" models push test/tiny all >"$work/said" 2>&1 &
+push=$!
+await_line "$(log_of 2)" 'test/tiny.* comes from node' 30 "$mark"
+fetch=$(carrier_of 2)
+[ -z "$fetch" ] || kill -9 "$fetch"
+await_end $push 60 || fail "push: $(cat "$work/said")"
+for node in 2 3; do
+    same "the weights of n$node" "$hub/files/model.safetensors" "$(store_of $node)/$model/model.safetensors"
+done
+
 say 'wrong bytes are refused, and the hub is asked instead'
 forget_it 2 3
 mark=$(next_line "$(log_of 2)")

@@ -77,6 +77,6 @@ refused "two choices" 2 '^ringctl convert: --dtype does not go with --quantize' 
 refused "bits alone" 2 '^ringctl convert: --q-bits goes with --quantize' --model "$llama" --out new --q-bits 8
 refused "seven bits" 2 '--q-bits must be 2, 3, 4, 5, 6 or 8, and is 7' --model "$llama" --out new -q --q-bits 7
 refused "quantized twice" 1 'is quantized to 8 bits already' --model q8 --out new -q
-refused "a name" 2 '^ringctl convert: --model some/model is not here as a path' --model some/model --out new
+refused "a name" 2 '^ringctl convert: some/model is not here as a path' --model some/model --out new
 refused "a size" 2 'a size is needed' --model "$llama" --out new --max-shard-size much
 equal "what is left" "$(ls)" "$before"

@@ -89,6 +89,13 @@ grown=$(($(resident) - before))
 [ $grown -lt $((65536 * slow)) ] || fail "the daemon grew by $grown KiB"
 equal 'and then' "$(post "$(body calm 300)" | jq -r .choices[0].text)" "$(cat "$work/calm")"
 
+say 'a key that has asked too often' # the crowd may have left it some requests
+asked=0
+until [ "$(status "$hasty" /v1/completions -d "$(body one 1)")" = 429 ]; do
+    asked=$((asked + 1))
+    [ $asked -le $((61 * slow)) ] || fail "$asked requests in a minute were answered"
+done
+
 say 'what is counted and said of it'
 for one in 'requests_total ,outcome="cancelled"' time_to_first_token_seconds_count time_between_tokens_seconds_count queue_seconds_count \
     batch_tokens_count generated_tokens_total kv_blocks; do

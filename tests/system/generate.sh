@@ -5,9 +5,13 @@
 # log-probability whatever the number of nodes.
 . "$(dirname "$0")/lib/check.sh"
 
-# ask ...: ringctl inside a ring, its object in $work/out
+# ask COMMAND ...: ringctl inside a ring, its object in $work/out; what generates takes $shared too
 cat >"$work/ask" <<'END'
-timeout 60 "$ringctl" --json "$@" >"$work/out" 2>"$work/err" || { cat "$work/err"; exit 1; }
+command=$1
+shift
+[ "$command" = generate ] || shared=
+# shellcheck disable=SC2086 # words
+timeout 60 "$ringctl" --json "$command" $shared "$@" >"$work/out" 2>"$work/err" || { cat "$work/err"; exit 1; }
 END
 
 # All prompts of the trained model, by text and by ids. An end-of-text token stops a text and is not part of it.
@@ -84,7 +88,25 @@ jq -c '.tokens[-20:]' "$work/out" | jq -e --slurpfile g "$work/likely.$nodes" '[
 grep -q 'logit-bias "1000000": the id of a token is needed' "$work/out" || { cat "$work/out"; exit 1; }
 END
 
+# What cannot be shared, in a sentence.
+cat >"$work/refused" <<'END'
+shared=
+refused() {
+    sh "$work/ask" generate --max-tokens 1 --ids 1 --model "$@" >"$work/said" && { echo "not refused: $*"; exit 1; }
+    cat "$work/said"
+}
+refused "$cases/llama_gqa_rope3/model" --parallel tp=4,pp=2 | grep -q 'takes 8 nodes (2 stages, each shared by 4), and [24] take part' || exit 1
+refused "$cases/llama_gqa_rope3/model" --parallel dp=2 | grep -q 'dp=D is for training' || exit 1
+refused "$cases/deepseek_v3/model" --parallel tp=2 | grep -q 'has latent attention, which several nodes cannot share' || exit 1
+# A plan for some of the nodes has no schedule, as one for all.
+"$ringctl" --json plan generate --model "$cases/llama_gqa_rope3/model" --ids 1 --parallel pp=1 >"$work/some" 2>&1 || { cat "$work/some"; exit 1; }
+grep -q '"schedule": *"[^"]' "$work/some" && { cat "$work/some"; exit 1; }
+true
+END
+
 export ringctl work llama cases
+shared=
+export shared
 for nodes in 1 2 3 4 7; do
     export nodes
     say "$nodes nodes"
@@ -97,6 +119,18 @@ for nodes in 1 2 3 4 7; do
     done
     same "log-probabilities on 1 and $nodes nodes" "$work/likely.1" "$work/likely.$nodes"
     same "chosen tokens on 1 and $nodes nodes" "$work/choices.1" "$work/choices.$nodes"
+done
+
+say 'nodes that share each stage'
+for shared in 'tp=2' 'tp=2,pp=2'; do
+    nodes=$shared
+    shared="--parallel $shared"
+    [ "$nodes" = tp=2 ] && n=2 || n=4
+    for s in "$work/choices" "$work/refused"; do
+        limit 60 "$ringctl" local $n --threads 1 -- exec sh "$s" || fail "$shared, $(basename "$s")"
+    done
+    same "log-probabilities with $shared" "$work/likely.1" "$work/likely.$nodes"
+    same "chosen tokens with $shared" "$work/choices.1" "$work/choices.$nodes"
 done
 
 mean=$(jq '-([.tokens[1:][].logprob] | add / length)' "$work/llama.score.1")

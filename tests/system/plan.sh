@@ -10,6 +10,21 @@ start_ring
 cd "$work" || exit 1
 set -- --model "$llama" --data "$tables" --adapter-out out --seq-len 64 --batch-size 8
 
+# Pairs are first shown to the model without adapter, forward alone.
+for i in 1 2 3 4 5 6 7 8; do echo "{\"prompt\": \"What is $i?\", \"chosen\": \" It is a number.\", \"rejected\": \" Nobody knows at all.\"}"; done >pairs.jsonl
+on 1 plan train --model "$llama" --data pairs.jsonl --loss dpo --adapter-out out --batch-size 8 --schedule auto >pairs.txt 2>&1 || fail "plan: $(cat pairs.txt)"
+holds "the reference" pairs.txt 'before a step whose pairs come for the first time, the model without adapter takes some [0-9.e-]+ s'
+on 1 --json plan train --model "$llama" --data pairs.jsonl --loss dpo --adapter-out out --batch-size 8 --schedule auto | jq -e '.plan.forecast |
+    .reference_seconds > 0 and .reference_seconds < .seconds' >/dev/null || fail "a forward takes longer than a step"
+on 1 --json plan train --model "$llama" --data pairs.jsonl --loss dpo --adapter-out out --batch-size 8 --micro-batch-size 1 --parallel dp=2,pp=1 \
+    >pairs.json 2>&1 || fail "plan: $(cat pairs.json)"
+jq -e '.plan.forecast | .reference_seconds > 4 * .costs[0][0] / 2' pairs.json >/dev/null ||
+    fail "half a forward with its loss, for the 4 pairs of a replica: $(jq -c .plan.forecast pairs.json)"
+on 1 --json plan train --model "$llama" --data pairs.jsonl --loss dpo --adapter-out out --batch-size 8 --micro-batch-size 1 --parallel pp=1+2 \
+    --recompute stage >pairs.json 2>&1 || fail "plan: $(cat pairs.json)"
+jq -e '.plan.forecast | .reference_seconds > 0 and any(.rank_costs[]; .[3] > 0)' pairs.json >/dev/null ||
+    fail "what unlike replicas foresee: $(jq -c .plan.forecast pairs.json)"
+
 # A plan as it was asked for says what its step takes; the one that was searched for says what comes next.
 on 1 --json plan train "$@" >given.json 2>given.err || fail "plan: $(cat given.err)"
 jq -e '.plan.forecast | .seconds > 0 and .bubble > 0 and (.costs | length) == 3 and (has("second") | not)' given.json >/dev/null ||
@@ -77,6 +92,34 @@ refused "a file without a split" 'has no "split"' "$@" --plan wrong.plan
 refused "a plan and a schedule" 'give one' "$@" --plan mine.plan --schedule gpipe
 refused "an objective of nobody" 'schedule auto' "$@" --objective memory
 refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
+no_stages 1 2 3
+
+# Replicas and nodes are looked for, too: the best three are shown, and what is run has the losses of one pipeline.
+on 1 plan train "$@" --parallel auto --micro-batch-size 1 --out any.plan >any.txt 2>&1 || fail "plan: $(cat any.txt)"
+holds "the plans that were found" any.txt '^  (dp=[1-8],)?pp=[1-8+]+ +n1'
+holds "which was chosen" any.txt '^(dp=[1-8],)?pp=[1-8+]+ was chosen: '
+holds "why not the others" any.txt '^(dp=[1-8],)?pp=[1-8+]+ on [a-z0-9-]+ would take [+-][0-9.]+ %: '
+on 1 train "$@" --parallel auto --micro-batch-size 1 --iters 2 --log any.log >run.out 2>run.err || fail "train --parallel auto: $(cat run.err)"
+on 1 train "$@" --plan any.plan --iters 2 --log kept.log >run.out 2>run.err || fail "train --plan: $(cat run.err)"
+on 1 train "$@" --iters 2 --log plain.log >run.out 2>run.err || fail "train: $(cat run.err)"
+equal "the losses of --parallel auto" "$(jq .loss any.log)" "$(jq .loss plain.log)"
+equal "the losses of its plan" "$(jq .loss kept.log)" "$(jq .loss plain.log)"
+
+# A replica of one node and one of two: order and splits are looked for, written down, and run.
+on 1 plan train "$@" --parallel pp=1+2 --schedule auto --micro-batch-size 1 --out unlike.plan >unlike.txt 2>&1 || fail "plan: $(cat unlike.txt)"
+holds "the replicas" unlike.txt '^2 replicas \(pp=1\+2\), which take [0-9]+ and [0-9]+ of [0-9]+ groups'
+holds "what a step takes" unlike.txt '^a step should take [0-9.e-]+ s'
+equal "the plan's replicas" "$(jq -r .parallel unlike.plan)" "pp=1+2"
+equal "the layers of its nodes" "$(jq -c '[.split[0], .split[1] + .split[2]]' unlike.plan)" "[5,5]"
+on 1 train "$@" --plan unlike.plan --iters 2 --log unlike.log >run.out 2>run.err || fail "train --plan: $(cat run.err)"
+equal "the losses of unlike replicas" "$(jq .loss unlike.log)" "$(jq .loss plain.log)"
+on 1 --json plan train "$@" --plan unlike.plan >unlike.json 2>unlike.err || fail "plan: $(cat unlike.err)"
+equal "planned again" "$(jq -c '[.plan.split[0][-1], .plan.split[2][-1], .plan.split[1][-1] - .plan.split[1][0]]' unlike.json)" \
+    "$(jq -c '[.split[0], .split[1], .split[2]]' unlike.plan)"
+on 1 --json plan train "$@" --parallel pp=1+2 --fine-tune-type full --zero 1 >zero.json 2>zero.err || fail "plan: $(cat zero.err)"
+jq -e '.plan.forecast.spared_bytes | length == 3 and all(. > 0)' zero.json >/dev/null || fail "what is spared: $(jq -c .plan.forecast zero.json)"
+refused "two stages on a node" 'have one stage on each node: take --schedule 1f1b' "$@" --parallel pp=1+2 --schedule zbv
+refused "more nodes than there are" 'pp=2\+3 takes 5 nodes, and 3 take part: add nodes' "$@" --parallel pp=2+3
 no_stages 1 2 3
 
 # A generation and a scoring: the prompt, a token, the caches, the rows.

@@ -23,6 +23,10 @@ lora="--rank 4 --alpha 8 --target-modules q_proj,v_proj,down_proj"
 train straight $lora --iters 6 --valid "$work/valid.jsonl"
 train halves $lora --iters 3
 train halves --iters 6 --resume
+# A search chooses how the ring works, and leaves the rows of a microbatch as they were.
+train straight2 $lora --iters 4 --micro-batch-size 1
+train searched $lora --iters 2 --micro-batch-size 1
+train searched --iters 4 --resume --parallel auto
 train saving $lora --iters 6 --save-every 2
 train sampling $lora --iters 6 --sample-prompt "Once upon a time" --sample-every 4 --sample-tokens 12
 run folded train --model "$llama" --data "$tables" --seq-len 16 --iters 1 --batch-size 1 --schedule zbv --micro-batch-size 1 \
@@ -56,11 +60,13 @@ for nodes in 1 3; do
     rm -rf "$work"/*.adapter "$work"/*.log
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/script" || fail "$nodes nodes"
     holds "a run that is replaced" "$work/onward.err" 'will replace the run in .*onward.adapter: --resume would continue it'
-    for name in straight halves saving sampling full full6; do
+    for name in straight halves saving sampling full full6 straight2 searched; do
         numbers "$work/$name.log" | jq -c 'select(.loss)' >"$work/$name.steps"
     done
     equal "steps of six" "$(wc -l <"$work/straight.steps")" 6
     same "three steps and three more" "$work/straight.steps" "$work/halves.steps"
+    same "a search in between" "$work/straight2.steps" "$work/searched.steps"
+    holds "rows of a microbatch" "$work/searched.err" 'goes on with 1 row in a microbatch, as it began'
     same "saving on the way" "$work/straight.steps" "$work/saving.steps"
     equal "steps of four" "$(wc -l <"$work/full6.steps")" 4
     same "two full steps and two more" "$work/full6.steps" "$work/full.steps"

@@ -62,6 +62,24 @@ on 1 --json generate --model "$work/small" --max-tokens 60 --temperature 1.2 --s
 equal 'generate' "$(cat "$work/generated")" "$(text_of alone)"
 no_stages 1 2 3
 
+say 'nodes that share each stage: the same tokens'
+on 1 serve --model "$work/small" --name shared --max-context 512 --prefill-step-size 32 --parallel tp=2,pp=1 >"$work/said" 2>"$work/said.err" ||
+    fail "serve: $(cat "$work/said.err")"
+waits=
+for i in 1 2 3 4; do
+    asks $((i % 3 + 1)) "beside$i" "$(body "\"Text number $i goes\"" 50 ",\"temperature\":1,\"seed\":$i" | sed s/small/shared/)"
+    waits="$waits $!"
+done
+asks 2 shared "$(body '"The little dog"' 60 ',"temperature":1.2,"seed":7' | sed s/small/shared/)"
+# shellcheck disable=SC2086 # numbers
+wait $waits $!
+equal 'on two nodes that share it' "$(text_of shared)" "$(text_of alone)"
+for i in 1 2 3 4; do
+    equal "beside it, text $i" "$(text_of "beside$i")" "$(text_of "among$i")"
+done
+RINGD_SOCKET=$(sock_of 1) limit 30 "$ringctl" serve stop shared || fail 'stop'
+no_stages 1 2 3
+
 say 'a stream goes on when stages are killed, with the same tokens'
 on 2 serve --model "$work/small" --name other --max-context 512 >"$work/said" 2>&1 || fail "serve: $(cat "$work/said")"
 other() { printf '{"model":"other","prompt":"Once upon","max_tokens":400,"temperature":1.3,"seed":3%s}' "$1"; }

@@ -97,6 +97,51 @@ goes_on_from_memory fewer
 start_node 2
 await_ring 1 "$(next_line "$(log_of 1)")"
 
+# Of replicas a stage process is killed; then a node stays away, and the job goes on with one replica less.
+train replicas --parallel dp=3
+step_of replicas 5
+kill -KILL "$(stage_of 3)"
+done_as_undisturbed replicas
+goes_on_from_memory replicas
+train replica --wait-for 1 --parallel dp=3
+step_of replica 5
+stop_node 2 KILL
+done_as_undisturbed replica
+holds "what ringctl said" "$work/replica.err" 'is planned again on 2 nodes'
+goes_on_from_memory replica
+start_node 2
+await_ring 1 "$(next_line "$(log_of 1)")"
+
+# Of nodes that share a stage likewise: who gathers from the lost one fails, and those that are left go on by themselves.
+train shared --parallel tp=3
+step_of shared 5
+kill -KILL "$(stage_of 2)"
+done_as_undisturbed shared
+goes_on_from_memory shared
+train alone --wait-for 1 --parallel tp=3
+step_of alone 5
+stop_node 2 KILL
+done_as_undisturbed alone
+holds "what ringctl said" "$work/alone.err" 'is planned again on 2 nodes'
+goes_on_from_memory alone
+start_node 2
+await_ring 1 "$(next_line "$(log_of 1)")"
+
+# Of replicas with unlike numbers of nodes likewise: those that are left go on as one pipeline.
+train unlike --parallel pp=1+2
+step_of unlike 5
+kill -KILL "$(stage_of 3)"
+done_as_undisturbed unlike
+goes_on_from_memory unlike
+train left --wait-for 1 --parallel pp=1+2
+step_of left 5
+stop_node 2 KILL
+done_as_undisturbed left
+holds "what ringctl said" "$work/left.err" 'is planned again on 2 nodes'
+goes_on_from_memory left
+start_node 2
+await_ring 1 "$(next_line "$(log_of 1)")"
+
 # Several adapters at once.
 train undisturbed2 --save-every 3 --iters 120 --sweep lr=1e-4,3e-4
 await_end "$job_process" 120 || fail "undisturbed2: $(cat "$work/undisturbed2.err")"

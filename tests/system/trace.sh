@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# A step seen afterwards: ringctl trace and gantt show every task of every node, with two stages on a node and forwards done again.
+# A step seen afterwards: ringctl trace and gantt show every task of every node, with two stages on a node and forwards done again. All steps
+# seen afterwards: their curves as files.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 start_ring
 cd "$work" || exit 1
 limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$llama" --data "$tables" --adapter-out out --iters 5 --batch-size 8 \
-    --micro-batch-size 2 --schedule v-1f1b --recompute stage >train.out 2>&1 || fail "training: $(cat train.out)"
+    --micro-batch-size 2 --schedule v-1f1b --recompute stage --valid "$tables" --log steps.log >train.out 2>&1 || fail "training: $(cat train.out)"
 limit 10 curl -sS --unix-socket "$(sock_of 1)" http://localhost/v1/jobs/1/timeline >timeline.json
 
 # Every task once as it was done and once as planned, in the process of its node, at its time.
@@ -33,6 +34,20 @@ jq -e '[.traceEvents[] | select(.ph == "X" and .tid == 1 and .cat == "F" and .ar
 equal "forwards again" "$(jq 'any(.traceEvents[]; .cat == "R")' trace.json)" true
 equal "processes" "$(jq -c '[.traceEvents[] | select(.name == "process_name") | .args.name] | .[0]' trace.json)" '"n1 (rank 0)"'
 equal "trace to standard output" "$(on 1 trace 1 --out - | jq '.otherData.job == 1')" true
+
+# Curves: what --log has, in three forms.
+for form in csv json tensorboard; do
+    on 1 export 1 --out curves --format $form >>exported || fail "export as $form"
+done
+jq -c 'select(.loss) | [.step, .loss, .lr]' steps.log >wanted
+jq -c 'select(.loss) | [.step, .loss, .lr]' curves/job-1.jsonl | same "curves as JSON" - wanted
+awk -F, 'NR > 1 && $3 { print "[" $1 "," $3 "," $4 "]" }' curves/job-1.csv | jq -c . | same "curves as a table" - wanted
+equal "measurements" "$(jq -c 'select(.valid_loss) | [.step, .valid_loss]' curves/job-1.jsonl)" "$(jq -c 'select(.valid_loss) | [.step, .valid_loss]' steps.log)"
+equal "an event file" "$(head -c 36 curves/job-1/events.out.tfevents.ringd | tail -c 13)" brain.Event:2
+holds "what was written" exported '^curves/job-1.csv: 6 rows$'
+on 1 export 99 --out curves >said 2>&1 && fail "a job that is not there is exported"
+on 1 export --out curves >said 2>&1 && fail "nothing is exported"
+holds "no job" said 'a job is missing'
 
 # The chart: two lines a node, the planned above; as SVG the same, well-formed.
 on 1 gantt 1 >chart || fail "gantt"

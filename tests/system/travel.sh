@@ -47,7 +47,7 @@ plan --json plan generate | jq -e '.plan | has("travel") | not' >/dev/null || fa
 
 say 'each node says who holds how much'
 on 1 models list >"$work/list" || fail 'list'
-holds 'the list of n1' "$work/list" '^test/tiny +[0-9a-f]+ +51\.1 MiB +ready +n2 [0-9]+ %, n3 [0-9]+ %$'
+holds 'the list of n1' "$work/list" '^test/tiny +[0-9a-f]+ +51\.1 MiB +model +ready +n2 [0-9]+ %, n3 [0-9]+ %$'
 on 2 models show test/tiny >"$work/show" || fail 'show'
 holds 'the commit' "$work/show" "^commit +$commit$"
 holds 'the content' "$work/show" '^content +[0-9a-f]{64}$'
@@ -63,6 +63,19 @@ limit 60 "$ringctl" --socket "$(sock_of 1)" serve --model test/tiny --name tiny 
 on 1 models show test/tiny >"$work/show" || fail 'show'
 holds 'the job' "$work/show" '^in use by job 2$'
 on 1 serve stop tiny >/dev/null || fail 'serve stop'
+
+say 'of splits that are equally fast it takes the one for which least has to travel'
+mkdir "$work/four"
+cp share/tiny-llama/generation_config.json share/tiny-llama/tokenizer.json share/tiny-llama/tokenizer_config.json "$work/four/"
+python3 tests/lib/layers.py "$work/four" 4 || fail 'the model cannot be made'
+four=$(on 1 models add "$work/four" --name my-org/four | cut -d ' ' -f 1)
+plans_four() { limit 60 "$ringctl" --socket "$(sock_of 1)" "$@" plan generate --model "$four" --max-tokens 12 --ids 1,2 2>"$work/err"; }
+plans_four --json >"$work/plan.json" || fail "plan: $(cat "$work/err")"
+# The head has the embedding too, which costs next to nothing: so the fastest split has two layers on the second node.
+equal 'the split' "$(jq -c .plan.split "$work/plan.json")" '[[0,2],[2,3],[3,4]]'
+jq -e '.plan.travel.spared > 4e6' "$work/plan.json" >/dev/null || fail "spared: $(jq -c .plan.travel "$work/plan.json")"
+plans_four >"$work/plan" || fail 'plan'
+holds 'the reason' "$work/plan" '^of splits that are within 2 % of the fastest, this one spares [0-9.]+ MiB of travel$'
 stop_node 3
 on 2 models list >"$work/list" || fail 'list'
 holds 'who is gone' "$work/list" '^node n3 cannot be reached: what it has is not known$'

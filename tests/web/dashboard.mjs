@@ -327,6 +327,8 @@ if (await written() !== stopped || await page.locator('.turn').count() !== 6)
     throw new Error('a conversation does not outlive its page');
 await page.click('text=New conversation');
 await page.waitForSelector('#chat-empty h1:has-text("talker")');
+await page.click('.choices summary');
+await page.fill('#chat-max_completion_tokens', '40'); // no token ends an answer
 await ask('Once');
 await page.waitForSelector(over);
 if ((await page.locator('#talks .title').allTextContents()).join() !== 'Once,God created')
@@ -374,6 +376,19 @@ for (const part of ['<h3>Head</h3>', '<strong>b</strong>', '<em>c</em>', '<code>
         throw new Error(`Markdown has no ${part}: ${shown.clean}`);
 ok('Markdown becomes elements of the page, and nothing else does');
 
+/* --- runs beside each other --- */
+
+await page.click('nav >> text=Runs');
+await page.waitForSelector('#runs .plot.large canvas');
+if (!/600/.test(await page.textContent('#runs tbody tr:has(a[href="#/job/1"])')))
+    throw new Error(`the table of runs says ${await page.textContent('#runs tbody')}`);
+await checkAxe(page, 'runs');
+await shoot(page, 'runs', { fullPage: true });
+for (let ticked; await (ticked = page.locator('#runs input[type=checkbox]:checked')).count();)
+    await ticked.first().click();
+await page.waitForSelector('#runs :text("Tick the runs")');
+ok('runs are compared, those that are ticked');
+
 /* --- what was, over time --- */
 
 await page.click('nav >> text=History');
@@ -396,13 +411,15 @@ ok('the history of every node and cable is drawn, or of one node');
 
 /* --- on a phone, in the dark --- */
 
+// A phone's window grows with what is too wide for it: the screen does not.
+const isTooWide = page => page.evaluate(() => document.documentElement.scrollWidth > screen.width);
 const phone = await newPage({ viewport: { width: 360, height: 780 }, colorScheme: 'dark', isMobile: true, hasTouch: true });
 await phone.goto(newLink());
 await phone.waitForSelector('svg.ring g.node >> nth=2');
 await phone.waitForSelector('.jobs li');
-if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+if (await isTooWide(phone))
     throw new Error('the page is wider than a phone');
-const beyond = await phone.evaluate(() => [...document.querySelectorAll('table.cards th, table.cards td')].filter(c => c.offsetParent && c.getBoundingClientRect().right > innerWidth).map(c => c.textContent));
+const beyond = await phone.evaluate(() => [...document.querySelectorAll('table.cards th, table.cards td')].filter(c => c.offsetParent && c.getBoundingClientRect().right > screen.width).map(c => c.textContent));
 if (beyond.length)
     throw new Error(`of the cables, a phone does not show ${beyond.join(' | ')}`);
 await checkAxe(phone, 'phone, dark');
@@ -410,7 +427,7 @@ await shoot(phone, 'phone', { fullPage: true });
 await goTo(phone, '#/job/2');
 await phone.waitForSelector('.chart canvas');
 await phone.waitForSelector('svg.gantt .task');
-if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+if (await isTooWide(phone))
     throw new Error('a job\'s page is wider than a phone');
 await checkAxe(phone, 'job on a phone');
 await shoot(phone, 'phone-job');
@@ -421,7 +438,7 @@ await phone.tap('#chat-go button');
 await phone.waitForSelector('.turn.assistant .written :text-matches(".{30}")');
 await phone.tap('#chat-go button:text-is("Stop")');
 await phone.waitForSelector('.turn.assistant :text("Stopped.")');
-if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+if (await isTooWide(phone))
     throw new Error('a conversation is wider than a phone');
 await checkAxe(phone, 'conversation on a phone');
 await shoot(phone, 'phone-chat');

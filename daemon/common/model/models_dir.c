@@ -167,11 +167,21 @@ int models_ref_write(int dir, const struct model_name *name, const char *commit)
     return models_file_write(dir, path, commit, strlen(commit));
 }
 
+static bool has_file(int dir, const char *model, const char *file)
+{
+    char path[MODELS_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", model, file);
+    return !faccessat(dir, path, R_OK, 0);
+}
+
+bool models_is_adapter(int dir, const char *model)
+{
+    return !has_file(dir, model, "config.json") && has_file(dir, model, "adapter_config.json");
+}
+
 bool models_has_name(int dir, const char *model)
 {
-    char path[MODELS_PATH + 16];
-    snprintf(path, sizeof path, "%s/config.json", model);
-    return !faccessat(dir, path, R_OK, 0);
+    return has_file(dir, model, "config.json") || models_is_adapter(dir, model);
 }
 
 json_t *models_record_read(int dir, const char *model)
@@ -258,6 +268,16 @@ bool models_is_whole(int dir, const char *model)
     return models_has_name(dir, model) && !sum_up(dir, model).has_maps;
 }
 
+static bool is_meant(int dir, const char *model)
+{
+    struct model_name name;
+    char commit[MODEL_COMMIT + 1];
+    if (model_name_read(&name, model, NULL))
+        return false;
+    snprintf(name.revision, sizeof name.revision, "main");
+    return models_ref_read(dir, &name, commit) && !strcmp(commit, strchr(model, '@') + 1);
+}
+
 static void add_model(int dir, const char *model, bool has_name, json_t *list)
 {
     char path[MODELS_PATH];
@@ -268,7 +288,9 @@ static void add_model(int dir, const char *model, bool has_name, json_t *list)
         record = json_object();
     json_object_set_new(record, "model", json_string(model));
     json_object_set_new(record, "named", json_boolean(has_name));
+    json_object_set_new(record, "meant", json_boolean(is_meant(dir, model)));
     json_object_set_new(record, "whole", json_boolean(has_name && !sum.has_maps));
+    json_object_set_new(record, "adapter", json_boolean(has_name && models_is_adapter(dir, model)));
     json_object_set_new(record, "here", json_integer((json_int_t)sum.here));
     json_object_set_new(record, "on_disk", json_integer((json_int_t)sum.on_disk));
     json_array_append_new(list, record);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node's folder of models. Below it: ORG/NAME@COMMIT, the folder of a model, which is there only
- * when at least its outline is: all small files, and the heads of its weights. Files of weights
- * that are here in part have a map beside them (engine/file/have_map.h). Or it is a link to one in
- * Hugging Face's cache. .part/…, a model whose outline is not here, or that is being pulled;
+ * A node's folder of models and adapters. Below it: ORG/NAME@COMMIT, the folder of one, which is
+ * there only when at least its outline is: all small files, and the heads of its weights. Files of
+ * weights that are here in part have a map beside them (engine/file/have_map.h). Or it is a link to
+ * one in Hugging Face's cache. .part/…, a model whose outline is not here, or that is being pulled;
  * .records/….json, what is known of it, and .records/….blocks, the hashes of its blocks
  * (daemon/fetch/manifest.h); .refs/ORG/NAME@REVISION, the commit that a revision was last.
  * ringd-fetch writes all of it, ringd reads, marks and removes. Every file is written by another
@@ -41,15 +41,17 @@ void *models_file_read(int dir, const char *path, size_t most, size_t *ret_n);
 bool models_ref_read(int dir, const struct model_name *name, char ret[MODEL_COMMIT + 1]);
 int models_ref_write(int dir, const struct model_name *name, const char *commit);
 
-bool models_has_name(int dir, const char *model); /* its outline is here */
+bool models_has_name(int dir, const char *model);   /* its outline is here */
+bool models_is_adapter(int dir, const char *model); /* the outline of an adapter, not of a model */
 bool models_is_whole(int dir, const char *model);
 /* NULL: there is none. The caller owns it. */
 json_t *models_record_read(int dir, const char *model);
 int models_record_write(int dir, const char *model, const json_t *record);
 
 /* All that is there, whole or in part: an array of records, each with "model", "whole", "named"
- * (its outline is here), "here" (bytes of its files that are), and "on_disk", bytes that removing
- * it would free. The caller owns it. */
+ * (its outline is here), "meant" (by its name without a commit), "adapter" (it is no model), "here"
+ * (bytes of its files that are), and "on_disk", bytes that removing it would free. The caller owns
+ * it. */
 json_t *models_list(int dir);
 /* What is here of one model whose outline is: {"content", "whole", "here", "bytes" of all files,
  * "blocks"}; NULL: not even that. blocks: of a model that is here in part, also the blocks that are

@@ -80,3 +80,11 @@ bool travel_total_text(char *text, size_t size, const json_t *travel)
     snprintf(text, size, "%s must travel%s%s", a.need, of_hub, way);
     return bytes > 0;
 }
+
+bool travel_spared_text(char *text, size_t size, const json_t *travel)
+{
+    const double bytes = number_of(travel, "spared");
+    snprintf(text, size, "of splits that are within 2 %% of the fastest, this one spares %s of travel",
+             err_amounts((size_t)bytes, 0).need);
+    return bytes > 0;
+}

@@ -148,7 +148,7 @@ static int prepare(struct making *m, struct err *err)
     rc = split_layers(m->first, &(struct split_request){.stages = stages, .layers = req->layers}, err);
     for (size_t s = 0; !rc && s < stages; s++) {
         double n = (double)layers_of(m, s);
-        m->cost[s] = (struct sched_cost){n * req->forward, n * req->input, n * req->weights, 0};
+        m->cost[s] = (struct sched_cost){.f = n * req->forward, .i = n * req->input, .w = n * req->weights};
     }
     for (size_t l = 0; l < 2 * req->nodes; l++)
         m->link[l] = (struct sched_link){req->message / req->rate, req->latency};
@@ -187,18 +187,37 @@ static void account(struct making *m, uint32_t rank)
     node->memory = memory_of(m, rank, m->how[rank]);
 }
 
-/* A ring over the replicas of the node that holds most: each sends and receives all but its own
- * share, twice. */
-static double reduce_seconds(const struct making *m)
+/* When the ring has the sums of all gradients. Each node sends its replicas all but its own share
+ * of its gradients, and the sum of that to them. from, until: [stages], zeros. */
+static double reduced_at(const struct making *m, struct sched_sum *sum, double *from, double *until)
 {
     const struct forecast_request *req = m->req;
-    double replicas = (double)req->replicas, most = 0,
-           trained = req->adapters ? req->adapter_params : req->params;
-    for (size_t r = 0; r < req->nodes; r++)
-        most = fmax(most, (double)m->node[r].layers / (double)req->layers);
-    return req->replicas < 2 ? 0
-                             : 2 * (replicas - 1) *
-                                   (most * trained * req->grad_bytes / replicas / req->rate + req->latency);
+    const double replicas = (double)req->replicas,
+                 trained = req->adapters ? req->adapter_params : req->params,
+                 layer = trained / (double)req->layers * req->grad_bytes * 2 * (replicas - 1) / replicas /
+                         req->rate;
+    sched_last_backwards(from, until, m->sched, &m->sim);
+    for (size_t s = 0; s < m->sched->stages; s++) {
+        const size_t layers = layers_of(m, s);
+        sum[s] = (struct sched_sum){(double)layers * layer, req->overlap == FORECAST_BY_UNIT ? layers : 1};
+        if (req->overlap == FORECAST_BEHIND)
+            until[s] = m->sim.makespan;
+    }
+    return sched_sums_end(m->sched, sum, from, until) + 2 * req->latency;
+}
+
+static int reduce(struct making *m, double *ret_seconds, struct err *err)
+{
+    const size_t stages = m->sched->stages;
+    struct sched_sum *sum = calloc(stages, sizeof *sum);
+    double *from = calloc(stages, sizeof *from), *until = calloc(stages, sizeof *until);
+    const bool has_memory = sum && from && until;
+    *ret_seconds =
+        has_memory && m->req->replicas > 1 ? fmax(reduced_at(m, sum, from, until) - m->sim.makespan, 0) : 0;
+    free(sum);
+    free(from);
+    free(until);
+    return has_memory ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int check(const struct forecast_request *req, struct err *err)
@@ -217,6 +236,8 @@ int forecast_make(struct forecast *ret, const struct forecast_request *req, stru
         rc = prepare(&m, err);
     if (!rc)
         rc = sched_simulate(&m.sim, m.sched, &(struct sched_costs){.stage = m.cost, .link = m.link}, err);
+    double reducing = 0;
+    rc = rc ? rc : reduce(&m, &reducing, err);
     if (!rc) {
         struct forecast f = {
             .nodes = req->nodes, .stages = m.sched->stages, .turns = m.turns, .node = m.node};
@@ -225,8 +246,8 @@ int forecast_make(struct forecast *ret, const struct forecast_request *req, stru
             account(&m, r);
             work += m.node[r].busy;
         }
-        f.reducing = reduce_seconds(&m);
-        f.seconds = m.sim.makespan / (double)m.steps + f.reducing;
+        f.reducing = reducing;
+        f.seconds = m.sim.makespan / (double)m.steps + reducing;
         f.bubble = 1 - work / ((double)req->nodes * f.seconds);
         m.node = NULL;
         *ret = f;

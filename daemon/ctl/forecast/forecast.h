@@ -10,6 +10,10 @@
 
 #include "engine/err.h"
 
+/* When gradients leave for the other replicas: those of a unit when its last backward is over, as
+ * jobs do it; those of a stage when its is; all behind the last backward of the step. */
+enum forecast_overlap { FORECAST_BY_UNIT, FORECAST_BY_STAGE, FORECAST_BEHIND };
+
 /* Who does forwards again, as docs/SCHEDULES.md has it; AUTO: stages of nodes that are short of
  * memory. */
 enum forecast_recompute { FORECAST_NONE, FORECAST_LAYER, FORECAST_STAGE, FORECAST_AUTO };
@@ -18,7 +22,8 @@ struct forecast_request {
     const char *schedule; /* built in */
     size_t nodes, layers, microbatches;
     size_t chunks;   /* 0 = as many as the schedule usually has */
-    size_t replicas; /* rings of that many nodes, which add up their gradients after the step */
+    size_t replicas; /* rings of that many nodes, which add up their gradients in each step */
+    enum forecast_overlap overlap;
     double forward, input, weights; /* seconds of a layer and microbatch: F, I, W */
     double rate, latency;           /* of a link: bytes a second each way, seconds */
     double message;                 /* bytes of the activations of a microbatch between two layers */
@@ -44,7 +49,7 @@ struct forecast_node {
 struct forecast {
     size_t nodes, stages, turns; /* turns: steps of each adapter in a round */
     double seconds, bubble; /* of the step with `reducing`; bubble = share of all nodes' time without work */
-    double reducing;        /* seconds in which replicas add up their gradients, after the last backward */
+    double reducing;        /* seconds after the last backward in which replicas still add up gradients */
     struct forecast_node *node; /* [nodes], owned */
 };
 /* −EINVAL: no such schedule, or not for these sizes; −ENOMEM. */

@@ -2,41 +2,29 @@
  *
  * ringctl pull and ringctl models: models by their names, as the daemon of this node has them. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "daemon/common/model/model_name.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_path.h"
+#include "daemon/ctl/models/model_find.h"
+#include "daemon/ctl/models/model_push.h"
+#include "daemon/ctl/models/model_watch.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
-#include "daemon/ctl/terminal/ctl_term.h"
 #include "engine/err.h"
-
-enum { BAR = 24 };
 
 const struct opt_def ctl_models_options[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "ORG/NAME",
      .help =
-         "name for the model in the directory that `add` gets; jobs may use it, and other nodes take what "
-         "they need of it from here"},
+         "name for the model or adapter in the directory that `add` or `push` gets; jobs may use it, and "
+         "other nodes take what they need of it from here (push: default local/ and the directory's name)"},
     {.name = NULL},
-};
-
-/* One pull, or one verification, that is followed. */
-struct ctl_pull {
-    const struct ctl *ctl;
-    json_int_t number;
-    json_t *last; /* owned: its last row */
-    bool is_terminal, is_drawn, is_stopped;
-    int signal_fd;
 };
 
 /* --- progress --------------------------------------------------------------------------------- */
@@ -48,58 +36,19 @@ static bool has_ended(const json_t *row)
            strcmp(state, "verifying") != 0 && strcmp(state, "adding") != 0;
 }
 
-static void draw(struct ctl_pull *p, const json_t *row)
+static struct model_amounts amounts_of(const json_t *row)
 {
-    const double done = field_number(row, "done"), total = field_number(row, "total"),
-                 rate = field_number(row, "rate"), left = field_number(row, "seconds_left");
-    const int full = total > 0 ? (int)(BAR * done / total) : 0;
-    const struct err_amounts a = err_amounts((size_t)total, (size_t)done);
-    char bar[BAR + 1];
-    if (!p->is_terminal || total <= 0)
-        return;
-    for (int i = 0; i < BAR; i++)
-        bar[i] = i < full ? '#' : '.';
-    bar[BAR] = '\0';
-    fprintf(stderr, "\r[%s] %3.0f %%  %s of %s", bar, 100 * done / total, a.have, a.need);
-    if (rate > 0)
-        fprintf(stderr, "  %.1f MB/s  %d:%02d left", rate / 1e6, (int)left / 60, (int)left % 60);
-    fputs("\033[K", stderr);
-    p->is_drawn = true;
-}
-
-/* Takes over the reference. */
-static bool take_row(struct ctl_pull *p, json_t *row)
-{
-    json_decref(p->last);
-    p->last = row;
-    draw(p, row);
-    return !has_ended(row);
-}
-
-static bool on_event(void *owner, const char *type, const json_t *data)
-{
-    struct ctl_pull *p = owner;
-    if (strcmp(type, "pull") != 0 || json_integer_value(json_object_get(data, "number")) != p->number)
-        return true;
-    return take_row(p, json_deep_copy(data));
+    return (struct model_amounts){.done = field_number(row, "done"),
+                                  .total = field_number(row, "total"),
+                                  .rate = field_number(row, "rate")};
 }
 
 /* ^C ends the pull as well: it would take the line for hours, and can go on another time. */
-static bool on_signal(void *owner, int index)
-{
-    struct ctl_pull *p = owner;
-    struct signalfd_siginfo info;
-    (void)index;
-    if (read(p->signal_fd, &info, sizeof info) == sizeof info)
-        p->is_stopped = true;
-    return !p->is_stopped;
-}
-
-static int stop(const struct ctl_pull *p)
+static int stop(const struct ctl *ctl, const json_t *row)
 {
     json_t *reply = NULL;
-    json_t *body = json_pack("{s:s s:s}", "do", "stop", "model", field_text(p->last, "asked", ""));
-    const int rc = ctl_request(p->ctl, "POST", "/v1/store", body, &reply);
+    json_t *body = json_pack("{s:s s:s}", "do", "stop", "model", field_text(row, "asked", ""));
+    const int rc = ctl_request(ctl, "POST", "/v1/store", body, &reply);
     json_decref(body);
     json_decref(reply);
     if (rc)
@@ -108,54 +57,48 @@ static int stop(const struct ctl_pull *p)
     return CTL_INTERRUPTED;
 }
 
-static int follow(struct ctl_pull *p)
+static int say_end(const struct ctl *ctl, const json_t *row)
 {
-    struct ctl quiet = *p->ctl;
-    sigset_t set;
-    quiet.json = false;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    struct ctl_stream stream = {
-        .event = on_event, .readable = on_signal, .owner = p, .fds = &p->signal_fd, .n_fds = 1};
-    int rc = ctl_follow(&quiet, "/v1/events", &stream, false);
-    close(p->signal_fd);
-    if (p->is_drawn)
-        fputc('\n', stderr);
-    return rc ? rc : p->is_stopped ? stop(p) : CTL_OK;
-}
-
-static int say_end(const struct ctl_pull *p)
-{
-    const char *state = field_text(p->last, "state", "");
+    const char *state = field_text(row, "state", "");
     const bool is_well = !strcmp(state, "ready") || !strcmp(state, "verified");
-    if (p->ctl->json)
-        print_json(p->last);
+    if (ctl->json)
+        print_json(row);
     else if (is_well)
-        printf("%s is %s\n", field_text(p->last, "model", "?"),
+        printf("%s is %s\n", field_text(row, "model", "?"),
                !strcmp(state, "ready") ? "here" : "as it was downloaded");
     if (!is_well)
-        return ctl_fail(CTL_FAILED, "%s: %s", field_text(p->last, "model", "?"),
-                        field_text(p->last, "error", "somebody else has stopped it"));
+        return ctl_fail(CTL_FAILED, "%s: %s", field_text(row, "model", "?"),
+                        field_text(row, "error", "somebody else has stopped it"));
     return CTL_OK;
 }
 
-/* folder: of "add"; else NULL. */
-static int pull(const struct ctl *ctl, const char *what, const char *model, const char *folder)
+/* folder: of "add"; else NULL. ret: how it ended; the caller owns it. */
+static int follow(const struct ctl *ctl, const char *what, const char *model, const char *folder,
+                  json_t **ret)
 {
-    struct ctl_pull p = {.ctl = ctl, .is_terminal = !ctl->json && isatty(STDERR_FILENO)};
     json_t *row = NULL, *body = json_pack("{s:s s:s s:s*}", "do", what, "model", model, "folder", folder);
+    struct model_watch w = {.ctl = ctl, .event = "pull", .has_ended = has_ended, .amounts = amounts_of};
     int rc = ctl_request(ctl, "POST", "/v1/store", body, &row);
     json_decref(body);
     if (rc)
         return rc;
-    p.number = json_integer_value(json_object_get(row, "number"));
-    if (take_row(&p, row))
-        rc = follow(&p);
+    rc = model_watch_run(&w, row);
+    if (rc == CTL_INTERRUPTED)
+        rc = stop(ctl, w.last);
+    if (rc)
+        json_decref(w.last);
+    else
+        *ret = w.last;
+    return rc;
+}
+
+static int pull(const struct ctl *ctl, const char *what, const char *model, const char *folder)
+{
+    json_t *row = NULL;
+    int rc = follow(ctl, what, model, folder, &row);
     if (!rc)
-        rc = say_end(&p);
-    json_decref(p.last);
+        rc = say_end(ctl, row);
+    json_decref(row);
     return rc;
 }
 
@@ -215,10 +158,18 @@ static void print_unheard(const json_t *answer)
                field_text(u, "why", "?"));
 }
 
+/* What is not here yet may be either. */
+static const char *kind_of(const json_t *m)
+{
+    return json_is_true(json_object_get(m, "adapter")) ? "adapter"
+           : json_is_true(json_object_get(m, "named")) ? "model"
+                                                       : "-";
+}
+
 static void print_models(const json_t *answer)
 {
     const json_t *list = json_object_get(answer, "models"), *m;
-    struct table *t = table_new("MODEL\tCOMMIT\tSIZE\tSTATE\tALSO ON");
+    struct table *t = table_new("MODEL\tCOMMIT\tSIZE\tKIND\tSTATE\tALSO ON");
     size_t i;
     json_array_foreach (list, i, m) {
         const char *model = field_text(m, "model", "?"), *at = strchr(model, '@');
@@ -231,8 +182,8 @@ static void print_models(const json_t *answer)
                             : json_is_true(json_object_get(m, "whole")) ? "ready"
                             : has_ended(pull) && strcmp(last, "failed") ? "in part"
                                                                         : last;
-        table_add(t, "%.*s\t%.10s\t%s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
-                  at ? at + 1 : "-", held, state, others);
+        table_add(t, "%.*s\t%.10s\t%s\t%s\t%s\t%s", at ? (int)(at - model) : (int)strlen(model), model,
+                  at ? at + 1 : "-", held, kind_of(m), state, others);
     }
     if (json_array_size(list)) {
         table_print_free(t, stdout);
@@ -293,6 +244,7 @@ static void print_model(const json_t *m)
         if (json_is_string(json_object_get(m, keys[i])))
             printf("%-9s %s\n", keys[i], field_text(m, keys[i], ""));
     describe_size(m, held, sizeof held);
+    printf("%-9s %s\n", "kind", kind_of(m));
     printf("%-9s %s\n", "commit", commit ? commit + 1 : "not known yet");
     if (field_number(m, "bytes") > 0)
         printf("%-9s %s\n", "size", a.have);
@@ -316,28 +268,6 @@ static void print_done(const json_t *answer)
                                    : "no longer pinned");
 }
 
-/* ORG/NAME and ORG/NAME@bcd stand for the one commit that is here, if there is one. NULL: it has
- * been said why. Borrowed from the list. */
-static const json_t *find(const json_t *answer, const char *given)
-{
-    const json_t *list = json_object_get(answer, "models"), *m, *found = NULL;
-    const size_t n = strlen(given);
-    size_t i, fits = 0;
-    json_array_foreach (list, i, m) {
-        const char *model = field_text(m, "model", "");
-        if (strncmp(model, given, n) != 0 || (!strchr(given, '@') && model[n] != '@'))
-            continue;
-        found = m;
-        fits++;
-    }
-    if (!fits)
-        ctl_fail(CTL_FAILED, "%s is not on this node: ringctl models list shows what is", given);
-    else if (fits > 1)
-        ctl_fail(CTL_FAILED, "%s is on this node %zu times: name one with its commit, as ORG/NAME@COMMIT",
-                 given, fits);
-    return fits == 1 ? found : NULL;
-}
-
 static void show(const struct ctl *ctl, const json_t *answer, const json_t *m)
 {
     json_t *all = json_copy((json_t *)m);
@@ -355,7 +285,7 @@ static int do_with(const struct ctl *ctl, const char *word, const char *given)
 {
     json_t *answer = NULL;
     int rc = ctl_request(ctl, "GET", "/v1/store", NULL, &answer);
-    const json_t *m = rc ? NULL : find(answer, given);
+    const json_t *m = rc ? NULL : models_find(answer, given);
     const char *model = field_text(m, "model", "");
     if (!rc && !m)
         rc = CTL_FAILED;
@@ -385,19 +315,43 @@ static int add(const struct ctl *ctl)
     return rc;
 }
 
+/* A folder gets a name first, by which other nodes know it. */
+static int push(const struct ctl *ctl)
+{
+    json_t *row = NULL;
+    char name[MODEL_NAME];
+    if (!model_push_is_folder(ctl->args[1]))
+        return model_push(ctl, ctl->args[1]);
+    int rc = model_push_name(ctl, ctl->args[1], name);
+    if (rc)
+        return rc;
+    char *folder = ctl_absolute_path(ctl->args[1]);
+    rc = follow(ctl, "add", name, folder, &row);
+    free(folder);
+    const bool is_here = !rc && !strcmp(field_text(row, "state", ""), "ready");
+    if (!rc)
+        rc = is_here ? model_push(ctl, field_text(row, "model", "")) : say_end(ctl, row);
+    json_decref(row);
+    return rc;
+}
+
 int ctl_models_main(struct ctl *ctl)
 {
     static const char *const words[] = {"show", "remove", "pin", "unpin", "verify"};
     const char *word = ctl->n_args ? ctl->args[0] : "";
-    if (strcmp(word, "add") != 0 && opts_str(ctl->opts, "name"))
-        return ctl_usage(ctl, "--name goes with models add");
+    if (strcmp(word, "add") != 0 && strcmp(word, "push") != 0 && opts_str(ctl->opts, "name"))
+        return ctl_usage(ctl, "--name goes with models add and models push");
     if (!strcmp(word, "list") && ctl->n_args == 1)
         return ctl_request_print(ctl, "GET", "/v1/store", NULL, print_models);
     if (!strcmp(word, "add") && ctl->n_args == 2)
         return add(ctl);
+    if (!strcmp(word, "push") && ctl->n_args > 2)
+        return push(ctl);
     for (size_t i = 0; i < sizeof words / sizeof *words && ctl->n_args == 2; i++)
         if (!strcmp(word, words[i]))
             return do_with(ctl, word, ctl->args[1]);
     return ctl_usage(
-        ctl, "models takes list; show, remove, pin, unpin or verify with a MODEL; or add with a directory");
+        ctl,
+        "models takes list; show, remove, pin, unpin or verify with a MODEL; add with a directory; or push "
+        "with a MODEL or a directory, and nodes");
 }

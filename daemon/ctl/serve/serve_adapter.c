@@ -12,6 +12,7 @@
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/ctl_watch.h"
 #include "daemon/ctl/serve/serve_words.h"
+#include "daemon/ctl/models/model_wait.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 
 struct change_view {
@@ -58,12 +59,17 @@ static int change(const struct ctl *ctl, const char *method, const char *job, co
 {
     enum { ANSWER_S = 60 };
     char path[CTL_JOB_PATH];
-    json_t *reply;
+    struct model_wait wait = {.last = ""};
+    json_t *reply = NULL;
     snprintf(path, sizeof path, "/v1/jobs/%s/adapters%s", job, suffix);
     int rc = ctl_request_within(ctl, method, path, body, ANSWER_S, &reply);
-    if (rc)
-        return rc;
-    rc = follow(ctl, job, reply);
+    while (!rc && model_wait_goes_on(&wait, reply, &rc)) {
+        json_decref(reply);
+        reply = NULL;
+        rc = ctl_request_within(ctl, method, path, body, ANSWER_S, &reply);
+    }
+    if (!rc)
+        rc = follow(ctl, job, reply);
     json_decref(reply);
     return rc;
 }
@@ -73,7 +79,7 @@ static int add(const struct ctl *ctl, const char *job, const char *text)
 {
     struct ctl_loan loan = {.ticket = ""};
     json_t *named = json_object(), *spec = json_pack("{s:O}", "adapters", named);
-    int rc = ctl_spec_named_path(ctl, text, named);
+    int rc = ctl_spec_named_path(ctl, "adapter", true, text, named);
     const char *name = json_object_iter_key(json_object_iter(named));
     if (!rc && !strchr(job, '@'))
         ctl_loan_hand_in(&loan, ctl, spec);

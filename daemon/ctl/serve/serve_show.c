@@ -18,6 +18,8 @@ static void print_asked(const json_t *spec)
     if (*field_text(spec, "draft_model", ""))
         printf("draft    %s, weights %s\n", field_text(spec, "draft_model", "?"),
                field_text(spec, "draft_weights", "stored"));
+    if (json_is_true(json_object_get(spec, "draft_mtp")))
+        printf("draft    the model's own layer that predicts a further token\n");
     json_object_foreach (json_object_get(spec, "adapters"), name, folder)
         printf("adapter  %s, from %s\n", name, json_string_value(folder));
 }
@@ -30,7 +32,7 @@ static void print_guesses(const json_t *load, const char *whose, const char *tok
         printf("guesses  %.0f %s, %.0f %% of them right\n", n, whose, 100 * field_number(load, right) / n);
 }
 
-static void print_load(const json_t *serving)
+static void print_load(const json_t *serving, bool is_ahead)
 {
     const json_t *load = json_object_get(serving, "load");
     printf("requests %.0f in flight, %.0f waiting\n", field_number(load, "running"),
@@ -44,7 +46,8 @@ static void print_load(const json_t *serving)
         field_number(load, "prompt_tokens") + field_number(load, "cached_tokens"),
         field_number(load, "cached_tokens"));
     print_guesses(load, "from the text", "guessed_tokens", "guessed_right");
-    print_guesses(load, "by the draft model", "drafted_tokens", "drafted_right");
+    print_guesses(load, is_ahead ? "by the model's own layer" : "by the draft model", "drafted_tokens",
+                  "drafted_right");
 }
 
 static void print_deployment(const json_t *j)
@@ -55,7 +58,8 @@ static void print_deployment(const json_t *j)
         printf("%s\n", field_text(j, "waits_for", ""));
     print_asked(json_object_get(j, "spec"));
     if (json_is_object(json_object_get(j, "serving")))
-        print_load(json_object_get(j, "serving"));
+        print_load(json_object_get(j, "serving"),
+                   json_is_true(json_object_get(json_object_get(j, "spec"), "draft_mtp")));
     if (json_is_object(json_object_get(j, "plan")))
         ctl_print_plan(j);
 }

@@ -18,7 +18,8 @@
 
 enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };
 static const char *const recompute_names[] = {"none", "layer", "stage",
-                                              "auto"}; /* as enum forecast_recompute */
+                                              "auto"};                /* as enum forecast_recompute */
+static const char *const overlap_names[] = {"unit", "stage", "none"}; /* as enum forecast_overlap */
 static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16,
                     GIB = 1 << 30; /* of a parameter, with gradient and moments */
 
@@ -159,14 +160,21 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "1",
      .min = 1,
      .max = 1 << 20,
-     .help = "number of rings, each with a share of the data; ringd itself runs one ring"},
+     .help = "number of rings, replicas of each other; each takes a share of the data"},
     {.name = "grad-bytes",
      .type = OPT_FLOAT,
      .placeholder = "N",
      .def = "4",
      .min = 0,
      .max = 8,
-     .help = "size of each gradient in bytes; replicas add gradients after the step, over separate links"},
+     .help = "size of each gradient in bytes; replicas add gradients up over separate links"},
+    {.name = "grad-overlap",
+     .type = OPT_CHOICE,
+     .placeholder = "unit|stage|none",
+     .def = "unit",
+     .help =
+         "replicas exchange gradients as soon as a unit has its last backward, as ringd does it; or a whole "
+         "stage; or none before the last backward of the step"},
     {.name = "scale-to",
      .type = OPT_INT,
      .placeholder = "N",
@@ -252,13 +260,26 @@ static double ms_of(const struct ctl *ctl, const char *name, double otherwise)
     return opts_is_set(ctl->opts, name) ? opts_float(ctl->opts, name) / 1e3 : otherwise;
 }
 
+/* Which of the n names an option has; the table of options refuses all others. */
+static size_t named(const struct ctl *ctl, const char *option, const char *const *names, size_t n)
+{
+    const char *name = opts_str(ctl->opts, option);
+    size_t at = 0;
+    while (at + 1 < n && strcmp(name, names[at]) != 0)
+        at++;
+    return at;
+}
+
+static enum forecast_overlap overlap_of(const struct ctl *ctl)
+{
+    return (enum forecast_overlap)named(ctl, "grad-overlap", overlap_names,
+                                        sizeof overlap_names / sizeof *overlap_names);
+}
+
 static enum forecast_recompute recompute_of(const struct ctl *ctl)
 {
-    const char *name = opts_str(ctl->opts, "recompute");
-    enum forecast_recompute how = FORECAST_NONE;
-    while (how < FORECAST_AUTO && strcmp(name, recompute_names[how]))
-        how++;
-    return how;
+    return (enum forecast_recompute)named(ctl, "recompute", recompute_names,
+                                          sizeof recompute_names / sizeof *recompute_names);
 }
 
 static int read_request(struct forecast_request *ret, const struct ctl *ctl)
@@ -277,6 +298,7 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
                                   .layers = size_of(ctl, "layers", layers < LAYERS_MAX ? layers : LAYERS_MAX),
                                   .microbatches = size_of(ctl, "microbatches", 0),
                                   .replicas = size_of(ctl, "replicas", 0),
+                                  .overlap = overlap_of(ctl),
                                   .recompute = recompute_of(ctl),
                                   .forward = forward,
                                   .input = backward - weights,
@@ -353,7 +375,7 @@ static void print_ring(const struct forecast_request *req, const struct forecast
                f->turns, f->turns == 1 ? "" : "s", req->adapters, req->adapters == 1 ? "" : "s",
                f->seconds * (double)(f->turns * req->adapters));
     if (f->reducing > 0)
-        printf("%zu replicas add up their gradients in %.4g s of that time\n", req->replicas, f->reducing);
+        printf("%zu replicas still add up gradients for %.4g s of that time\n", req->replicas, f->reducing);
     struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS\tRECOMPUTES");
     for (size_t r = 0; r < f->nodes && r < ROWS_SHOWN; r++) {
         const struct forecast_node *n = &f->node[r];
@@ -485,10 +507,11 @@ static int check_kind(const struct ctl *ctl, bool serves)
                                              "token-us",   "streams",      "prompt-tokens",
                                              "max-tokens", "max-num-seqs", "prefill-step-size"},
                              *const of_training[] = {
-                                 "microbatches",   "schedule",     "chunks",     "recompute", "memory",
-                                 "adapters",       "steps",        "fwd-ms",     "bwd-ms",    "weights-ms",
-                                 "tokens",         "number-bytes", "kept",       "params",    "param-bytes",
-                                 "adapter-params", "replicas",     "grad-bytes", "grow"};
+                                 "microbatches", "schedule",   "chunks",       "recompute",
+                                 "memory",       "adapters",   "steps",        "fwd-ms",
+                                 "bwd-ms",       "weights-ms", "tokens",       "number-bytes",
+                                 "kept",         "params",     "param-bytes",  "adapter-params",
+                                 "replicas",     "grad-bytes", "grad-overlap", "grow"};
     const char *const *others = serves ? of_training : of_serving;
     const size_t n =
         serves ? sizeof of_training / sizeof *of_training : sizeof of_serving / sizeof *of_serving;

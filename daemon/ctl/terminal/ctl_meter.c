@@ -113,6 +113,16 @@ static size_t add_losses(char *text, size_t size, const struct meter *m, const s
     return at < size ? at : size - 1;
 }
 
+/* What is right so far, of a job that evaluates. */
+static size_t add_right(char *text, size_t size, const json_t *e)
+{
+    static const char *const names[] = {"acc", "exact_match"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (json_object_get(e, names[i]))
+            return (size_t)snprintf(text, size, "  %s %.4f", names[i], field_number(e, names[i]));
+    return 0;
+}
+
 /* "step 3", of an adapter of several "step 3  lr-1e-4" */
 static void print_step(const json_t *e)
 {
@@ -133,9 +143,10 @@ static void show_step(struct meter *m, const json_t *e)
     /* The mean of the latest steps rather than of all: the first one also loads the model. */
     m->step_seconds = m->step_seconds > 0 ? 0.8 * m->step_seconds + 0.2 * seconds : seconds;
     bool is_first = of->shown_s == 0;
+    const bool has_loss = json_is_number(json_object_get(e, "loss"));
     if (!m->has_loss)
         m->first_loss = loss;
-    m->has_loss = true;
+    m->has_loss = m->has_loss || has_loss;
     m->last_loss = loss;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -145,7 +156,8 @@ static void show_step(struct meter *m, const json_t *e)
     of->tenths_shown = tenth;
     of->shown_s = now.tv_sec;
     size_t at = (size_t)snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64, step, steps);
-    at += add_losses(text + at, sizeof text - at, m, of);
+    at +=
+        has_loss ? add_losses(text + at, sizeof text - at, m, of) : add_right(text + at, sizeof text - at, e);
     at += add_speed(text + at, sizeof text - at, m, e);
     if (steps > step && m->step_seconds > 0)
         snprintf(text + at, sizeof text - at, "  %s left",
@@ -202,6 +214,17 @@ static void show_coming(struct meter *m, const json_t *e)
     m->line_open = m->is_passing = true;
 }
 
+/* Of each set of --eval-data its loss. */
+static void show_sets(const json_t *e)
+{
+    static const char set[] = "valid_loss/";
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)e, key, value)
+        if (!strncmp(key, set, sizeof set - 1))
+            fprintf(stderr, "  %s %.4f", key + sizeof set - 1, json_number_value(value));
+}
+
 bool meter_event(struct meter *m, const char *type, const json_t *data)
 {
     if (!strcmp(type, "step")) {
@@ -216,8 +239,17 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
     } else if (!strcmp(type, "valid")) {
         meter_clear(m);
         print_step(data);
-        fprintf(stderr, "  valid loss %.4f over %.0f tokens\n", field_number(data, "valid_loss"),
+        fprintf(stderr, "  valid loss %.4f over %.0f tokens", field_number(data, "valid_loss"),
                 field_number(data, "valid_tokens"));
+        if (json_object_get(data, "valid_rewards/margins"))
+            fprintf(stderr, "  margin %.4f, %.1f %% prefer the chosen answer",
+                    field_number(data, "valid_rewards/margins"),
+                    100 * field_number(data, "valid_rewards/accuracies"));
+        show_sets(data);
+        if (json_object_get(data, "exact_match"))
+            fprintf(stderr, "  %.1f %% of %.0f answers match", 100 * field_number(data, "exact_match"),
+                    field_number(data, "questions"));
+        fputc('\n', stderr);
     } else if (!strcmp(type, "sample")) {
         meter_clear(m);
         print_step(data);

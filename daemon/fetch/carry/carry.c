@@ -21,10 +21,9 @@ static void ask_room(struct carry *c)
 {
     const uint64_t missing = carry_disk_total(c->disk) - carry_disk_done(c->disk);
     c->room = missing ? ROOM_ASKED : ROOM_GIVEN;
-    if (missing) {
-        carry_say_progress(c, 0);
+    carry_say_progress(c, 0);
+    if (missing)
         carry_say(c, json_pack("{s:s s:I}", "ev", "room", "bytes", (json_int_t)missing));
-    }
 }
 
 /* --- what ringd says -------------------------------------------------------------------------- */
@@ -49,7 +48,9 @@ static void add_lane(struct carry *c, struct ipc_lane *lane, int fd)
 /* More of it is to come. */
 static void take_want(struct carry *c, const json_t *order)
 {
-    const int r = carry_disk_want(c->disk, json_object_get(order, "blocks"), c->err);
+    int r = carry_disk_want(c->disk, json_object_get(order, "blocks"), c->err);
+    if (!r && json_is_true(json_object_get(order, "whole")))
+        r = carry_disk_want_all(c->disk, c->err);
     if (r)
         carry_fail(c, r);
     c->is_ready = false;

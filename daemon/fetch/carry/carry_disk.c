@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Folder, files and names: what is wanted of them is carry_want.c's. Until the model has its name,
- * its files are below .part, those of weights as NAME.part; from then on all have their names, and
- * what is not whole has a map beside it. */
+ * Folder, files and names; carry_check.c looks at what is there, carry_want.c at what is wanted.
+ * Until the model has its name, its files are below .part, those of weights as NAME.part; from
+ * then on all have their names, and what is not whole has a map beside it. */
 #include "daemon/fetch/carry/carry_disk.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "daemon/fetch/carry/carry_disk_impl.h"
 #include "daemon/fetch/part_file.h"
 #include "daemon/fetch/settle.h"
+#include "daemon/fetch/syncer.h"
 #include "engine/file/have_map.h"
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -42,23 +43,12 @@ void carry_disk_plan(struct carry_disk *d, struct manifest *manifest, uint8_t *l
 }
 
 /* Whole, if it has no map. */
-static bool is_here(const struct carry_disk *d, const struct hub_file *file)
+bool carry_disk_is_here(const struct carry_disk *d, const struct hub_file *file)
 {
     struct stat st;
     return !fstatat(d->folder, file->name, &st, d->is_named ? 0 : AT_SYMLINK_NOFOLLOW) &&
            S_ISREG(st.st_mode) && (uint64_t)st.st_size == file->size &&
            !have_map_is_there(d->folder, file->name);
-}
-
-static int take_whole(struct carry_disk *d, size_t i, struct err *err)
-{
-    const struct manifest *m = d->manifest;
-    int r = 0;
-    d->files[i].is_whole = true;
-    d->whole++;
-    for (uint32_t b = m->first[i]; b < m->first[i + 1] && !r; b++)
-        r = carry_want_here(d, b, err);
-    return r;
 }
 
 static int say_other(const struct carry_disk *d, const char *content, struct err *err)
@@ -110,7 +100,8 @@ static int load_list(struct carry_disk *d, struct err *err)
 static int check_lengths(struct carry_disk *d, struct err *err)
 {
     for (size_t i = 0; i < d->manifest->n; i++)
-        if (!is_here(d, &d->manifest->files[i]) && !have_map_is_there(d->folder, d->manifest->files[i].name))
+        if (!carry_disk_is_here(d, &d->manifest->files[i]) &&
+            !have_map_is_there(d->folder, d->manifest->files[i].name))
             return err_set(err, -EBADMSG,
                            "%s of %s is not here, or not as long as it was: remove the model, and "
                            "pull it again",
@@ -170,6 +161,7 @@ void carry_disk_close(struct carry_disk *d)
 {
     if (!d)
         return;
+    syncer_free(d->syncer);
     for (size_t i = 0; d->files && i < d->manifest->n; i++) {
         struct carry_file *f = &d->files[i];
         if (f->fd >= 0)
@@ -186,6 +178,7 @@ void carry_disk_close(struct carry_disk *d)
     free(d->list);
     free(d->files);
     free(d->order);
+    free(d->spans);
     free(d->blocks);
     free(d->buf);
     free(d);
@@ -193,7 +186,7 @@ void carry_disk_close(struct carry_disk *d)
 
 /* --- reading and writing ---------------------------------------------------------------------- */
 
-static int say_lost(const struct hub_file *f, int r, const char *what, struct err *err)
+int carry_disk_say_lost(const struct hub_file *f, int r, const char *what, struct err *err)
 {
     return r == -ENOSPC || r == -EDQUOT
                ? err_set(err, r,
@@ -202,7 +195,7 @@ static int say_lost(const struct hub_file *f, int r, const char *what, struct er
                : err_set(err, r, "%s cannot be %s: %s", f->name, what, strerror(-r));
 }
 
-static int open_to_read(struct carry_disk *d, size_t i)
+int carry_disk_open_to_read(struct carry_disk *d, size_t i)
 {
     struct carry_file *f = &d->files[i];
     if (f->fd < 0)
@@ -214,7 +207,7 @@ int carry_disk_read(struct carry_disk *d, uint32_t block, uint32_t at, void *to,
 {
     const size_t i = manifest_file_of(d->manifest, block);
     const uint64_t from = manifest_offset(d->manifest, block) + at;
-    int r = open_to_read(d, i);
+    int r = carry_disk_open_to_read(d, i);
     for (size_t done = 0; !r && done < n;) {
         const ssize_t got = pread(d->files[i].fd, (uint8_t *)to + done, n - done, (off_t)(from + done));
         if (got < 0 && errno == EINTR)
@@ -224,7 +217,26 @@ int carry_disk_read(struct carry_disk *d, uint32_t block, uint32_t at, void *to,
         else
             done += (size_t)got;
     }
-    return r ? say_lost(&d->manifest->files[i], r, "read", err) : 0;
+    return r ? carry_disk_say_lost(&d->manifest->files[i], r, "read", err) : 0;
+}
+
+/* A head and blocks of 4 MiB overlap. What is here of one was checked, and what comes of the other
+ * is not yet: it may not take its place. Of n bytes at `at` of a file: how many of the first are
+ * alike in this. is_kept: they stay as they are. */
+static size_t alike(const struct carry_disk *d, uint32_t block, uint64_t at, size_t n, bool *is_kept)
+{
+    const struct manifest *m = d->manifest;
+    const size_t i = manifest_file_of(m, block);
+    const bool is_head = manifest_is_head(m, block);
+    const uint32_t other = is_head ? m->first[i] + (uint32_t)(at / BLOCK_BYTES) : manifest_head_of(m, i);
+    *is_kept = false;
+    if (other == UINT32_MAX)
+        return n;
+    const uint64_t end = manifest_offset(m, other) + manifest_size(m, other);
+    if (at >= end)
+        return n;
+    *is_kept = carry_disk_has(d, other);
+    return end - at < n ? (size_t)(end - at) : n;
 }
 
 int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const void *bytes, size_t n,
@@ -233,12 +245,15 @@ int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const vo
     const size_t i = manifest_file_of(d->manifest, block);
     const uint64_t to = manifest_offset(d->manifest, block) + at;
     for (size_t done = 0; done < n;) {
+        bool is_kept;
+        const size_t part = alike(d, block, to + done, n - done, &is_kept);
         const ssize_t put =
-            pwrite(d->files[i].fd, (const uint8_t *)bytes + done, n - done, (off_t)(to + done));
+            is_kept ? (ssize_t)part
+                    : pwrite(d->files[i].fd, (const uint8_t *)bytes + done, part, (off_t)(to + done));
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            return say_lost(&d->manifest->files[i], put ? -errno : -EIO, "written", err);
+            return carry_disk_say_lost(&d->manifest->files[i], put ? -errno : -EIO, "written", err);
         done += (size_t)put;
     }
     return 0;
@@ -251,30 +266,92 @@ static int set_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIG
     return d->note >= 0 ? manifest_note(d->note, d->manifest, d->list_n, block) : 0;
 }
 
-static int note_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
+int carry_disk_note_hash(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST])
 {
     return manifest_knows(d->manifest, block) ? 0 : set_hash(d, block, hash);
+}
+
+/* Its bits count after a power cut once its bytes, and what is known of their hashes, are safe. */
+static int make_safe(struct carry_disk *d, const struct carry_file *f, uint32_t fresh)
+{
+    const struct have_note note = have_map_note(f->have);
+    const int r = d->syncer ? 0 : syncer_new(&d->syncer);
+    return r ? r
+             : syncer_ask(d->syncer, &(struct sync_order){.before = d->note,
+                                                          .file = f->fd,
+                                                          .note = note.fd,
+                                                          .bytes = note.bits,
+                                                          .n = note.n,
+                                                          .at = note.at,
+                                                          .fresh = fresh});
+}
+
+/* Of a file whose map changes in another way from now on. */
+static int forget_sync(struct carry_disk *d, const struct carry_file *f)
+{
+    return d->syncer ? syncer_forget(d->syncer, f->fd) : 0;
+}
+
+/* The block holds bytes of a head, or is one, and the other one of them is not here: what comes of
+ * that may be wrong, and may have taken the place of what is right. */
+static bool may_be_overwritten(const struct carry_disk *d, size_t i, uint32_t block)
+{
+    const struct manifest *m = d->manifest;
+    const uint32_t head = manifest_head_of(m, i), size = head == UINT32_MAX ? 0 : manifest_size(m, head);
+    if (head == UINT32_MAX || (block != head && carry_disk_has(d, head)))
+        return false;
+    if (block != head)
+        return size == HEAD_LENGTH || manifest_offset(m, block) < size;
+    for (uint32_t b = m->first[i]; (uint64_t)(b - m->first[i]) * BLOCK_BYTES < size; b++)
+        if (!carry_disk_has(d, b))
+            return true;
+    return false;
+}
+
+/* ret: whether the disk has these bytes of it. */
+static int read_again(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], bool *ret,
+                      struct err *err)
+{
+    const uint32_t size = manifest_size(d->manifest, block);
+    struct digest *digest = digest_new();
+    uint8_t found[DIGEST];
+    int r = 0;
+    for (uint32_t at = 0, n; at < size && !r; at += n) {
+        n = size - at < BLOCK_BYTES ? size - at : BLOCK_BYTES;
+        r = carry_disk_read(d, block, at, d->buf, n, err);
+        digest_add(digest, d->buf, r ? 0 : n);
+    }
+    digest_take(digest, found);
+    digest_free(digest);
+    *ret = !memcmp(found, hash, DIGEST);
+    return r;
 }
 
 int carry_disk_keep(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], struct err *err)
 {
     const size_t i = manifest_file_of(d->manifest, block);
     struct carry_file *f = &d->files[i];
-    const uint32_t size = manifest_size(d->manifest, block);
-    int r = note_hash(d, block, hash);
-    r = r ? r : have_map_set(f->have, block - d->manifest->first[i]);
+    bool is_there = true;
+    int r = may_be_overwritten(d, i, block) ? read_again(d, block, hash, &is_there, err) : 0;
+    if (!is_there)
+        carry_disk_put_back(d, block);
+    if (r || !is_there)
+        return r;
+    r = carry_disk_note_hash(d, block, hash);
+    if (!r)
+        r = manifest_is_head(d->manifest, block) ? have_map_set_head(f->have)
+                                                 : have_map_set(f->have, block - d->manifest->first[i]);
     d->kept++;
-    f->unsynced += size;
-    if (!r && f->unsynced >= PART_SYNC_BYTES) {
-        r = d->note >= 0 && fdatasync(d->note) ? -errno : have_map_sync(f->have, f->fd);
-        f->unsynced = 0;
-    }
-    return r ? say_lost(&d->manifest->files[i], r, "written", err) : carry_want_here(d, block, err);
+    r = r ? r : make_safe(d, f, manifest_size(d->manifest, block));
+    if (r)
+        return carry_disk_say_lost(&d->manifest->files[i], r, "written", err);
+    carry_want_here(d, block);
+    return 0;
 }
 
-/* --- what is there already -------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
-static void name_of(const struct carry_disk *d, size_t i, char ret[HUB_FILE_NAME + 8])
+void carry_disk_name_of(const struct carry_disk *d, size_t i, char ret[HUB_FILE_NAME + 8])
 {
     const char *name = d->manifest->files[i].name;
     if (d->is_named)
@@ -282,91 +359,6 @@ static void name_of(const struct carry_disk *d, size_t i, char ret[HUB_FILE_NAME
     else
         part_file_name(ret, name);
 }
-
-static int take_map(struct carry_disk *d, size_t i, struct err *err)
-{
-    const struct manifest *m = d->manifest;
-    int r = 0;
-    for (uint32_t b = m->first[i]; b < m->first[i + 1] && !r; b++)
-        if (have_map_has(d->files[i].have, b - m->first[i]))
-            r = carry_want_here(d, b, err);
-    return r;
-}
-
-/* A part that a power cut took, for its folder was not synced, takes its bits along. */
-static int open_part(struct carry_disk *d, size_t i)
-{
-    struct carry_file *f = &d->files[i];
-    const struct hub_file *file = &d->manifest->files[i];
-    const uint32_t blocks = d->manifest->first[i + 1] - d->manifest->first[i];
-    char name[HUB_FILE_NAME + 8];
-    struct stat st;
-    name_of(d, i, name);
-    f->left = part_file_left(d->folder, file->name);
-    if (fstatat(d->folder, name, &st, AT_SYMLINK_NOFOLLOW))
-        have_map_remove(d->folder, file->name);
-    f->fd = openat(d->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
-    if (f->fd < 0 || fstat(f->fd, &st) ||
-        ((uint64_t)st.st_size > file->size && ftruncate(f->fd, (off_t)file->size)))
-        return -errno;
-    const int r = have_map_open(&f->have, d->folder, file->name, d->content, blocks);
-    return r ? r : fsync(d->folder) ? -errno : 0;
-}
-
-/* A block of what an earlier pull has left. 1: there is another one. */
-static int check_block(struct carry_disk *d, size_t i, struct err *err)
-{
-    struct carry_file *f = &d->files[i];
-    const uint32_t block = d->manifest->first[i] + f->checked;
-    uint8_t hash[DIGEST];
-    if (block >= d->manifest->first[i + 1])
-        return 0;
-    const uint32_t size = manifest_size(d->manifest, block);
-    if (manifest_offset(d->manifest, block) + size > f->left)
-        return 0;
-    f->checked++;
-    if (carry_disk_has(d, block))
-        return 1;
-    const int r = carry_disk_read(d, block, 0, d->buf, size, err);
-    if (r)
-        return r;
-    struct digest *digest = digest_new();
-    digest_add(digest, d->buf, size);
-    digest_take(digest, hash);
-    digest_free(digest);
-    const bool is_other =
-        manifest_knows(d->manifest, block) && memcmp(hash, d->manifest->hashes[block], DIGEST) != 0;
-    const int kept = is_other ? 0 : carry_disk_keep(d, block, hash, err);
-    return kept ? kept : 1;
-}
-
-/* The mark of an earlier pull says "all of it is there", so it goes before a gap is made. */
-static int check_file(struct carry_disk *d, struct err *err)
-{
-    const size_t i = d->order[d->check];
-    struct carry_file *f = &d->files[i];
-    const struct hub_file *file = &d->manifest->files[i];
-    int r = 0;
-    if (!f->have && is_here(d, file)) {
-        r = take_whole(d, i, err);
-    } else {
-        const bool is_new = !f->have;
-        r = is_new ? open_part(d, i) : 0;
-        if (r)
-            return say_lost(file, r, "opened", err);
-        r = is_new ? take_map(d, i, err) : 0;
-        r = r ? r : check_block(d, i, err);
-        if (r)
-            return r;
-        part_file_forget(d->folder, file->name);
-    }
-    d->check++;
-    if (!r && carry_disk_is_checked(d))
-        r = carry_want_begin(d, err);
-    return r ? r : 1;
-}
-
-/* --- names ------------------------------------------------------------------------------------ */
 
 /* Of a list that is known each block was compared, so the list is wrong. Else it is not known which
  * of its blocks is: all of them have to come again. */
@@ -380,11 +372,14 @@ static int refuse_file(struct carry_disk *d, size_t i, struct err *err)
                        "first has a wrong list. Remove the model there, and pull it again",
                        file->name);
     static const uint8_t unknown[DIGEST];
-    int r = have_map_clear(f->have, d->content);
+    int r = forget_sync(d, f);
+    r = r ? r : have_map_clear(f->have, d->content);
+    const uint32_t head = manifest_head_of(d->manifest, i);
     for (uint32_t b = d->manifest->first[i]; b < d->manifest->first[i + 1] && !r; b++)
         r = set_hash(d, b, unknown);
+    r = r || head == UINT32_MAX ? r : set_hash(d, head, unknown);
     if (r || ftruncate(f->fd, 0) || (d->is_named && ftruncate(f->fd, (off_t)file->size)))
-        return say_lost(file, r ? r : -errno, "written", err);
+        return carry_disk_say_lost(file, r ? r : -errno, "written", err);
     return err_set(err, -EBADMSG,
                    "%s: the bytes that came are not those that the hub announced, for their hash differs: "
                    "they were thrown away",
@@ -404,17 +399,19 @@ static int name_file(struct carry_disk *d, size_t i, struct err *err)
     struct carry_file *f = &d->files[i];
     const struct hub_file *file = &d->manifest->files[i];
     char part[HUB_FILE_NAME + 8], hex[DIGEST_HEX];
-    name_of(d, i, part);
+    carry_disk_name_of(d, i, part);
     digest_end(f->hash ? f->hash : digest_new_of(file), hex);
     f->hash = NULL;
     if (strcmp(hex, file->hash) != 0)
         return refuse_file(d, i, err);
-    if (fsync(f->fd) || (!d->is_named && renameat(d->folder, part, d->folder, file->name)) ||
-        fsync(d->folder))
-        return say_lost(file, -errno, "written", err);
+    const int lost = forget_sync(d, f);
+    if (lost || fsync(f->fd) || (!d->is_named && renameat(d->folder, part, d->folder, file->name)))
+        return carry_disk_say_lost(file, lost ? lost : -errno, "written", err);
     have_map_close(f->have);
     f->have = NULL;
-    have_map_remove(d->folder, file->name);
+    have_map_remove(d->folder, file->name); /* that it is whole survives a power cut as well */
+    if (fsync(d->folder))
+        return carry_disk_say_lost(file, -errno, "written", err);
     f->is_whole = true;
     d->whole++;
     const int r = settle_if_whole(d, err);
@@ -429,7 +426,7 @@ static int note_read(struct carry_disk *d, uint32_t block, uint32_t size)
     digest_add(digest, d->buf, size);
     digest_take(digest, hash);
     digest_free(digest);
-    return note_hash(d, block, hash);
+    return carry_disk_note_hash(d, block, hash);
 }
 
 /* The next block of a file whose blocks before it were hashed; it may still be in the page cache.
@@ -446,7 +443,7 @@ static int hash_block(struct carry_disk *d, size_t i, struct err *err)
     digest_add(f->hash, d->buf, size);
     f->hashed++;
     const int noted = manifest_knows(d->manifest, block) ? 0 : note_read(d, block, size);
-    return noted ? say_lost(&d->manifest->files[i], noted, "written", err) : 1;
+    return noted ? carry_disk_say_lost(&d->manifest->files[i], noted, "written", err) : 1;
 }
 
 /* All blocks of the outline are here; those of weights survive a power cut once the folder has its
@@ -457,15 +454,16 @@ static int give_names(struct carry_disk *d, struct err *err)
         struct carry_file *f = &d->files[i];
         const struct hub_file *file = &d->manifest->files[i];
         char part[HUB_FILE_NAME + 8];
-        name_of(d, i, part);
+        carry_disk_name_of(d, i, part);
         if (f->is_whole)
             continue;
-        int r = ftruncate(f->fd, (off_t)file->size) ? -errno : have_map_sync(f->have, f->fd);
+        int r = forget_sync(d, f);
+        if (!r)
+            r = ftruncate(f->fd, (off_t)file->size) ? -errno : have_map_sync(f->have, f->fd);
         if (!r && renameat(d->folder, part, d->folder, file->name))
             r = -errno;
         if (r)
-            return say_lost(file, r, "written", err);
-        f->unsynced = 0;
+            return carry_disk_say_lost(file, r, "written", err);
     }
     if (fsync(d->folder))
         return err_set(err, -errno, "the folder of %s cannot be written: %s", d->model, strerror(errno));
@@ -488,7 +486,7 @@ int carry_disk_work(struct carry_disk *d, struct err *err)
     if (!d->manifest)
         return 0;
     if (!carry_disk_is_checked(d))
-        return check_file(d, err);
+        return carry_check_file(d, err);
     for (size_t k = 0; k < d->manifest->n && d->whole < d->manifest->n; k++) {
         const size_t i = d->order[k];
         if (d->files[i].is_whole || d->files[i].unwanted)

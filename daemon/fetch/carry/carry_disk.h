@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model on this node's disk that is taken block by block, in any order, and read from at the same
- * time. Only blocks that are wanted are taken: its outline, which is what a plan is made of (all
- * small files, and the heads of its weights), and what is asked for beside that. Blocks that are
- * there survive the end of the process, and a power cut but for the last 64 MiB of a file. The
- * model gets its name when its outline is there; what else comes, comes in place. A file counts as
- * whole when all its blocks are there and its whole hash is right. One thread; waits for the disk
- * alone. */
+ * A model on this node's disk that is taken block by block, in any order, and read from at the
+ * same time. Only blocks that are wanted are taken: its outline, which is what a plan is made of
+ * (all small files, and the heads of its weights, which are blocks of their own), and what is
+ * asked for beside that. Blocks that are there survive the end of the process, and a power cut but
+ * for what came while the disk synced (syncer.h); of that, what the disk got is compared with the
+ * list. The model gets its name when its outline is there; what else comes, comes in place. A file
+ * counts as whole when all its blocks are there and its whole hash is right. For one thread; waits
+ * for the disk alone. */
 #ifndef DAEMON_CARRY_DISK_H
 #define DAEMON_CARRY_DISK_H
 
@@ -45,6 +46,8 @@ void carry_disk_set_source(struct carry_disk *d, const char *source);
  * the file; NULL: none. With a true behind it another node asks the hub for these (carry.h). It may
  * come before the manifest. −EBADMSG and a sentence: the model has no such blocks. */
 int carry_disk_want(struct carry_disk *d, const json_t *blocks, struct err *err);
+/* The same of all its blocks. */
+int carry_disk_want_all(struct carry_disk *d, struct err *err);
 
 /* A little of what there is to do: looks at what is there already, hashes files that have come, and
  * gives names. 1: there is more to do now; 0: not before other blocks have come. −errno, −EBADMSG
@@ -73,10 +76,13 @@ struct carry_others {
 uint32_t carry_disk_next_run(struct carry_disk *d, const struct carry_others *others, uint32_t *ret);
 bool carry_disk_lacks_run(const struct carry_disk *d, const struct carry_others *others);
 void carry_disk_put_back(struct carry_disk *d, uint32_t block);
+/* The first bytes of a head that comes: they say how long it is. NULL: that is not known. */
+void carry_disk_size_head(struct carry_disk *d, uint32_t head, const uint8_t *length);
 int carry_disk_write(struct carry_disk *d, uint32_t block, uint32_t at, const void *bytes, size_t n,
                      struct err *err);
 /* All bytes of the block are written, and this is their hash: it is that of the list, or is noted
- * there if that knows none. */
+ * there if that knows none. Where a head and a block hold the same bytes, and the other one of them
+ * has written wrong ones meanwhile, the block is put back. */
 int carry_disk_keep(struct carry_disk *d, uint32_t block, const uint8_t hash[DIGEST], struct err *err);
 
 bool carry_disk_has(const struct carry_disk *d, uint32_t block);

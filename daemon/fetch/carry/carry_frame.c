@@ -17,8 +17,7 @@ static bool is_sound(const struct carry_frame *f)
     case CARRY_LIST:
         return f->a <= MANIFEST_MAX && f->n > 0 && f->n <= CARRY_BYTES && f->b < f->a && f->n <= f->a - f->b;
     case CARRY_WANT: return !f->n && f->b > 0;
-    case CARRY_PIECE:
-        return f->n > 0 && f->n <= CARRY_BYTES && f->b < BLOCK_BYTES && f->n <= BLOCK_BYTES - f->b;
+    case CARRY_PIECE: return f->n > 0 && f->n <= CARRY_BYTES && f->b < HEAD_MOST && f->n <= HEAD_MOST - f->b;
     case CARRY_GONE: return f->n <= CARRY_SENTENCE;
     case CARRY_BYE: return f->n < WIRE_FRAME_HEAD + 1 + WIRE_TEXT_MAX;
     case CARRY_HAVE:

@@ -13,9 +13,9 @@
 #include "daemon/fetch/carry/carry_line.h"
 
 enum {
-    CARRY_LANES = 40,
-    CARRY_FLIGHT = 4, /* blocks asked of a source at once: 16 MiB, more than a fast cable holds */
-    CARRY_TURN = 16   /* records of a lane before the others have their turn */
+    CARRY_LANES = 128, /* with 31 nodes that give and take, over two cables each */
+    CARRY_FLIGHT = 4,  /* blocks asked of a source at once: 16 MiB, more than a fast cable holds */
+    CARRY_TURN = 16    /* records of a lane before the others have their turn */
 };
 
 /* A block that was asked of a source. */

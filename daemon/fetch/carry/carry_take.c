@@ -266,7 +266,10 @@ static void take_piece(struct carry *c, struct carry_lane *l, const struct carry
     struct carry_flight *w = l->flight, *end = l->flight + l->n_flight;
     while (w < end && !(w->is_asked && w->block == f->a && w->at == f->b))
         w++;
-    if (w == end || f->n > manifest_size(m, w->block) - w->at) {
+    const bool begins_head = w < end && !w->at && manifest_is_head(m, w->block), is_cut = f->n < HEAD_LENGTH;
+    if (begins_head && !is_cut)
+        carry_disk_size_head(c->disk, w->block, f->bytes);
+    if (w == end || (begins_head && is_cut) || f->n > manifest_size(m, w->block) - w->at) {
         carry_lane_lose(c, l, true, "the other node sends bytes that were not asked for");
         return;
     }

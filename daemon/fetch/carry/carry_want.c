@@ -8,27 +8,31 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/fetch/carry/carry_disk_impl.h"
 
-enum {
-    LENGTH_BYTES = 8,
-    HEAD_MOST = 100 * 1000 * 1000, /* as the reader of such files has it */
-    NEWS_MOST = 16                 /* blocks that have come before other nodes hear of them */
-};
+enum { NEWS_MOST = 16 /* blocks that have come before other nodes hear of them */ };
 
-static bool is_weights(const struct hub_file *f)
+static void add_span(struct carry_disk *d, uint32_t first, uint32_t end)
 {
-    const char *ending = strrchr(f->name, '.');
-    return ending && !strcmp(ending, ".safetensors");
+    d->spans[d->n_spans++] = (struct carry_span){first, end};
 }
 
-/* Small files first: a model that lacks one of them is of no use before its weights have come. */
+/* Small files first, then heads: a model that lacks one of them is of no use before its weights
+ * have come. */
 void carry_want_plan(struct carry_disk *d)
 {
+    const struct manifest *m = d->manifest;
     size_t n = 0;
-    d->order = xcalloc(d->manifest->n, sizeof *d->order);
-    for (int turn = 0; turn < 2; turn++)
-        for (size_t i = 0; i < d->manifest->n; i++)
-            if (is_weights(&d->manifest->files[i]) == (turn == 1))
-                d->order[n++] = i;
+    d->order = xcalloc(m->n, sizeof *d->order);
+    d->spans = xcalloc(m->n + 1, sizeof *d->spans);
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < m->n; i++) {
+            if (manifest_is_weights(&m->files[i]) != (turn == 1))
+                continue;
+            d->order[n++] = i;
+            add_span(d, m->first[i], m->first[i + 1]);
+        }
+        if (turn == 0)
+            add_span(d, m->first[m->n], m->blocks);
+    }
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */
@@ -48,60 +52,43 @@ static void want_block(struct carry_disk *d, uint32_t block, bool is_outline, bo
     b->is_wanted = true;
     d->total += size;
     d->done += b->state == BLOCK_HERE ? size : 0;
-    d->files[manifest_file_of(d->manifest, block)].unwanted -= b->state != BLOCK_HERE;
-    d->next_file = 0;
+    if (!manifest_is_head(d->manifest, block))
+        d->files[manifest_file_of(d->manifest, block)].unwanted -= b->state != BLOCK_HERE;
+    d->next_span = 0;
     d->next_block = 0;
 }
 
-/* The first block of a file says how long its head is. */
-static int want_head(struct carry_disk *d, size_t file, struct err *err)
-{
-    const struct manifest *m = d->manifest;
-    const uint32_t first = m->first[file], blocks = m->first[file + 1] - first;
-    uint8_t raw[LENGTH_BYTES];
-    uint64_t n = 0;
-    if (manifest_size(m, first) < sizeof raw)
-        return 0;
-    const int r = carry_disk_read(d, first, 0, raw, sizeof raw, err);
-    if (r)
-        return r;
-    for (size_t i = 0; i < sizeof raw; i++)
-        n |= (uint64_t)raw[i] << 8 * i;
-    if (n > HEAD_MOST) /* no such file: who opens it says so */
-        return 0;
-    for (uint32_t b = 1; b < blocks && (uint64_t)b * BLOCK_BYTES < LENGTH_BYTES + n; b++)
-        want_block(d, first + b, true, false);
-    return 0;
-}
-
-int carry_want_here(struct carry_disk *d, uint32_t block, struct err *err)
+void carry_want_here(struct carry_disk *d, uint32_t block)
 {
     struct carry_block *b = &d->blocks[block];
-    const size_t file = manifest_file_of(d->manifest, block);
     if (b->state == BLOCK_HERE)
-        return 0;
-    d->files[file].unwanted -= !b->is_wanted;
+        return;
+    if (!manifest_is_head(d->manifest, block))
+        d->files[manifest_file_of(d->manifest, block)].unwanted -= !b->is_wanted;
     d->done += b->is_wanted ? manifest_size(d->manifest, block) : 0;
     d->outline_left -= b->is_outline;
     b->state = BLOCK_HERE;
-    return b->is_outline && block == d->manifest->first[file] && is_weights(&d->manifest->files[file])
-               ? want_head(d, file, err)
-               : 0;
 }
 
-static int want_outline(struct carry_disk *d, struct err *err)
+void carry_disk_size_head(struct carry_disk *d, uint32_t head, const uint8_t *length)
+{
+    const uint32_t before = manifest_size(d->manifest, head);
+    if (length)
+        manifest_set_head(d->manifest, head, length);
+    else
+        manifest_forget_head(d->manifest, head);
+    if (d->blocks[head].is_wanted)
+        d->total += manifest_size(d->manifest, head) - (uint64_t)before;
+}
+
+static void want_outline(struct carry_disk *d)
 {
     const struct manifest *m = d->manifest;
-    int r = 0;
-    for (size_t i = 0; i < m->n && !r; i++) {
-        const uint32_t all = m->first[i + 1] - m->first[i];
-        const bool is_part = is_weights(&m->files[i]);
-        for (uint32_t b = 0; b < (is_part && all ? 1 : all); b++)
-            want_block(d, m->first[i] + b, true, false);
-        if (is_part && all && d->blocks[m->first[i]].state == BLOCK_HERE)
-            r = want_head(d, i, err);
-    }
-    return r;
+    for (size_t i = 0; i < m->n; i++)
+        for (uint32_t b = m->first[i]; b < m->first[i + 1] && !manifest_is_weights(&m->files[i]); b++)
+            want_block(d, b, true, false);
+    for (uint32_t b = m->first[m->n]; b < m->blocks; b++)
+        want_block(d, b, true, false);
 }
 
 static int want_blocks(struct carry_disk *d, const json_t *blocks, struct err *err)
@@ -127,9 +114,11 @@ static int want_blocks(struct carry_disk *d, const json_t *blocks, struct err *e
 
 int carry_want_begin(struct carry_disk *d, struct err *err)
 {
-    int r = d->wants ? want_outline(d, err) : 0;
-    if (!r)
-        r = want_blocks(d, d->asked, err);
+    if (d->wants)
+        want_outline(d);
+    const int r = want_blocks(d, d->asked, err);
+    for (uint32_t b = 0; !r && d->wants_all && b < d->manifest->blocks; b++)
+        want_block(d, b, false, false);
     json_decref(d->asked);
     d->asked = NULL;
     return r;
@@ -147,6 +136,12 @@ int carry_disk_want(struct carry_disk *d, const json_t *blocks, struct err *err)
     return carry_disk_is_checked(d) ? carry_want_begin(d, err) : 0;
 }
 
+int carry_disk_want_all(struct carry_disk *d, struct err *err)
+{
+    d->wants_all = true;
+    return carry_disk_want(d, NULL, err);
+}
+
 /* --- in which order --------------------------------------------------------------------------- */
 
 static bool is_due(const struct carry_disk *d, uint32_t block)
@@ -160,28 +155,24 @@ static bool has_bit(const uint8_t *has, uint32_t block)
 }
 
 /* From the marks on, which move over what is not due for anybody. */
-static bool find_due(const struct carry_disk *d, const uint8_t *has, size_t file, uint32_t block,
+static bool find_due(const struct carry_disk *d, const uint8_t *has, size_t span, uint32_t block,
                      uint32_t *ret)
 {
-    const struct manifest *m = d->manifest;
-    for (; file < m->n; file++, block = 0) {
-        const size_t i = d->order[file];
-        for (uint32_t b = m->first[i] + block; b < m->first[i + 1]; b++)
+    for (; span < d->n_spans; span++, block = 0)
+        for (uint32_t b = d->spans[span].first + block; b < d->spans[span].end; b++)
             if (is_due(d, b) && has_bit(has, b)) {
                 *ret = b;
                 return true;
             }
-    }
     return false;
 }
 
 static void move_marks(struct carry_disk *d)
 {
-    const struct manifest *m = d->manifest;
-    for (; d->next_file < m->n; d->next_file++, d->next_block = 0) {
-        const size_t i = d->order[d->next_file];
-        for (; m->first[i] + d->next_block < m->first[i + 1]; d->next_block++)
-            if (is_due(d, m->first[i] + d->next_block))
+    for (; d->next_span < d->n_spans; d->next_span++, d->next_block = 0) {
+        const struct carry_span *s = &d->spans[d->next_span];
+        for (; s->first + d->next_block < s->end; d->next_block++)
+            if (is_due(d, s->first + d->next_block))
                 return;
     }
 }
@@ -189,7 +180,7 @@ static void move_marks(struct carry_disk *d)
 bool carry_disk_next(struct carry_disk *d, const uint8_t *has, uint32_t *ret)
 {
     move_marks(d);
-    if (!find_due(d, has, d->next_file, d->next_block, ret))
+    if (!find_due(d, has, d->next_span, d->next_block, ret))
         return false;
     d->blocks[*ret].state = BLOCK_ASKED;
     return true;
@@ -198,7 +189,7 @@ bool carry_disk_next(struct carry_disk *d, const uint8_t *has, uint32_t *ret)
 bool carry_disk_lacks(const struct carry_disk *d, const uint8_t *has)
 {
     uint32_t block;
-    return find_due(d, has, d->next_file, d->next_block, &block);
+    return find_due(d, has, d->next_span, d->next_block, &block);
 }
 
 /* --- from the hub ----------------------------------------------------------------------------- */
@@ -213,20 +204,18 @@ static bool is_for_hub(const struct carry_disk *d, const struct carry_others *o,
     return true;
 }
 
+/* ret_end: of the run that may begin there: a head is one of its own. */
 static bool find_for_hub(const struct carry_disk *d, const struct carry_others *o, uint32_t *ret,
                          uint32_t *ret_end)
 {
-    const struct manifest *m = d->manifest;
     uint32_t block = d->next_block;
-    for (size_t file = d->next_file; file < m->n; file++, block = 0) {
-        const size_t i = d->order[file];
-        for (uint32_t b = m->first[i] + block; b < m->first[i + 1]; b++)
+    for (size_t i = d->next_span; i < d->n_spans; i++, block = 0)
+        for (uint32_t b = d->spans[i].first + block; b < d->spans[i].end; b++)
             if (is_for_hub(d, o, b)) {
                 *ret = b;
-                *ret_end = m->first[i + 1];
+                *ret_end = manifest_is_head(d->manifest, b) ? b + 1 : d->spans[i].end;
                 return true;
             }
-    }
     return false;
 }
 
@@ -249,9 +238,12 @@ bool carry_disk_lacks_run(const struct carry_disk *d, const struct carry_others 
 
 void carry_disk_put_back(struct carry_disk *d, uint32_t block)
 {
-    if (d->blocks[block].state == BLOCK_ASKED)
+    if (d->blocks[block].state == BLOCK_ASKED) {
         d->blocks[block].state = BLOCK_MISSING;
-    d->next_file = 0;
+        if (manifest_is_head(d->manifest, block)) /* who gave its beginning may be wrong */
+            carry_disk_size_head(d, block, NULL);
+    }
+    d->next_span = 0;
     d->next_block = 0;
 }
 

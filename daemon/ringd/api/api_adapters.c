@@ -9,9 +9,11 @@
 #include <string.h>
 
 #include "daemon/common/job_spec.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/api/api_jobs.h"
 #include "daemon/ringd/api/api_reply.h"
+#include "daemon/ringd/api/api_store.h"
 #include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/coord.h"
@@ -48,8 +50,21 @@ static bool is_request(const json_t *request)
     const char *name = json_string_value(json_object_get(request, "name")),
                *path = json_string_value(json_object_get(request, "path"));
     const json_t *loan = json_object_get(request, "loan");
-    return name && job_adapter_is_name(name) && path && *path == '/' && (!loan || json_is_string(loan)) &&
-           json_object_size(request) == 2 + !!loan;
+    return name && job_adapter_is_name(name) && path && (*path == '/' || model_name_is(path)) &&
+           (!loan || json_is_string(loan)) && json_object_size(request) == 2 + !!loan;
+}
+
+/* Of a request whose adapter is a folder, or has an exact name. */
+static void take_in(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan)
+{
+    (void)is_plan;
+    const struct intake_request req = {.type = JOB_SERVE,
+                                       .spec = json_object_get(request, "spec"),
+                                       .loan = loan,
+                                       .adapters = on_looked,
+                                       .owner = api,
+                                       .job = (uint64_t)json_integer_value(json_object_get(request, "job"))};
+    intake_take(api->setup.intake, &req, call);
 }
 
 void api_post_adapter(struct api *api, struct http_call *call)
@@ -58,25 +73,25 @@ void api_post_adapter(struct api *api, struct http_call *call)
     size_t size;
     const char *body = http_body(call, &size);
     json_error_t je;
-    struct intake_request req = {.type = JOB_SERVE, .adapters = on_looked, .owner = api};
+    struct loan *loan = NULL;
     if (!api_read_job(call, &id))
         return;
-    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL, *spec = NULL;
-    req.job = id;
+    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL, *named = NULL;
     if (is_request(request))
-        req.spec = spec =
-            json_pack("{s:{s:O}}", "adapters", json_string_value(json_object_get(request, "name")),
-                      json_object_get(request, "path"));
-    if (!spec)
+        named =
+            json_pack("{s:I s:{s:{s:O}}}", "job", (json_int_t)id, "spec", "adapters",
+                      json_string_value(json_object_get(request, "name")), json_object_get(request, "path"));
+    if (!named)
         http_fail(
             call, 400, "bad-request",
             "the body must be {\"name\": \"…\", \"path\": \"/…\"}: what clients call the adapter, with 1 to "
-            "%d letters, digits and ._:- only, and its folder; it may have \"loan\"",
+            "%d letters, digits and ._:- only, and its folder or ORG/NAME; it may have \"loan\"",
             JOB_ADAPTER_NAME);
-    else if (api_read_loan(api, call, request, &req.loan))
-        intake_take(api->setup.intake, &req, call);
-    loan_drop(req.loan);
-    json_decref(spec);
+    else if (api_read_loan(api, call, request, &loan) &&
+             !api_store_resolve(api, call, named, loan, true, take_in))
+        take_in(api, call, named, loan, true);
+    loan_drop(loan);
+    json_decref(named);
     json_decref(request);
 }
 

@@ -138,10 +138,10 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     *ret_spec = json_object_get(request, "spec");
     if (*ret_type && json_is_object(*ret_spec) && has_request_keys(request))
         return request;
-    http_fail(
-        call, 400, "bad-request",
-        "the body must be {\"type\": \"train|generate|score|serve\", \"spec\": {…}}, and may have \"seen\" "
-        "and \"loan\"");
+    http_fail(call, 400, "bad-request",
+              "the body must be {\"type\": \"train|generate|score|serve|eval\", \"spec\": {…}}, and may have "
+              "\"seen\" "
+              "and \"loan\"");
     json_decref(request);
     return NULL;
 }

@@ -69,9 +69,33 @@ static bool is_of_shelf(const char *what)
     return !strcmp(what, "remove") || !strcmp(what, "pin") || !strcmp(what, "unpin");
 }
 
-static void obey(struct api *api, struct http_call *call, const char *what, const char *model,
-                 const char *folder)
+static bool is_list_of_texts(const json_t *list)
 {
+    size_t i;
+    json_t *one;
+    bool is = json_is_array(list);
+    json_array_foreach (list, i, one)
+        is = is && json_is_string(one);
+    return is;
+}
+
+static void push(struct api *api, struct http_call *call, const char *model, const json_t *nodes)
+{
+    struct err err;
+    json_t *row = NULL;
+    if (nodes && !is_list_of_texts(nodes))
+        http_fail(call, 400, "bad-request",
+                  "\"nodes\" must be a list of names; without it all nodes are meant");
+    else {
+        const int r = supply_push(api->setup.supply, model, nodes, &row, &err);
+        answer_row(call, row, r, &err);
+    }
+}
+
+static void obey(struct api *api, struct http_call *call, const char *what, const char *model,
+                 const json_t *body)
+{
+    const char *folder = json_string_value(json_object_get(body, "folder"));
     struct model_name read;
     struct err err = {""};
     json_t *row = NULL;
@@ -87,11 +111,13 @@ static void obey(struct api *api, struct http_call *call, const char *what, cons
         answer_row(call, row, r, &err);
     } else if (!strcmp(what, "stop"))
         stop(api, call, model);
+    else if (!strcmp(what, "push") && model_name_is_exact(model))
+        push(api, call, model, json_object_get(body, "nodes"));
     else if (is_of_shelf(what) && model_name_is_exact(model))
         supply_do(api->setup.supply, what, model, on_answer, call);
     else
         http_fail(call, 400, "bad-request",
-                  "\"do\" is pull, stop or verify; add, with a \"folder\"; or pin, unpin or remove, of "
+                  "\"do\" is pull, stop or verify; add, with a \"folder\"; or push, pin, unpin or remove, of "
                   "ORG/NAME@COMMIT");
 }
 
@@ -101,10 +127,9 @@ void api_post_store(struct api *api, struct http_call *call)
     const char *text = http_body(call, &n);
     json_t *body = text ? json_loadb(text, n, 0, NULL) : NULL;
     const char *what = json_string_value(json_object_get(body, "do")),
-               *model = json_string_value(json_object_get(body, "model")),
-               *folder = json_string_value(json_object_get(body, "folder"));
+               *model = json_string_value(json_object_get(body, "model"));
     if (what && model)
-        obey(api, call, what, model, folder);
+        obey(api, call, what, model, body);
     else
         http_fail(call, 400, "bad-request", "the body must be {\"do\": \"pull\", \"model\": \"ORG/NAME\"}");
     json_decref(body);
@@ -112,9 +137,17 @@ void api_post_store(struct api *api, struct http_call *call)
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-static const char *const model_keys[] = {"model", "draft_model"};
+/* What a spec may name: models, and behind them adapters, those of "adapters" last. */
+static const struct {
+    const char *key, *option;
+    bool is_adapter;
+} named[] = {{"model", "--model", false},
+             {"draft_model", "--draft-model", false},
+             {"adapter", "--adapter", true},
+             {"init_adapter", "--init-adapter", true},
+             {"adapters", "--adapter", true}};
 enum {
-    MODEL_KEYS = sizeof model_keys / sizeof *model_keys,
+    NAMED = sizeof named / sizeof *named,
     WAIT_MS = 5000 /* of one request: then it says what it waits for */
 };
 
@@ -125,7 +158,7 @@ struct store_wait {
     json_t *request;    /* owned */
     struct loan *loan;  /* held */
     struct timer *over; /* owned; NULL: it does not wait */
-    size_t key;         /* of model_keys: which is looked up */
+    size_t key, nth;    /* of `named`, and of several there: which is looked up */
     bool is_plan;
     char model[MODEL_NAME]; /* that it waits for, exact */
     void (*then)(struct api *api, struct http_call *call, json_t *request, struct loan *loan, bool is_plan);
@@ -141,22 +174,47 @@ static void wait_free(struct store_wait *w)
     free(w);
 }
 
-/* A plan is made of files that are there; those of a draft model on the head alone. */
+/* A plan is made of files that are there; those of a draft model and of adapters on the head
+ * alone. */
 static bool is_there(const struct store_wait *w, char *why, size_t size)
 {
     struct members_ring ring;
+    if (w->is_plan && named[w->key].is_adapter)
+        return supply_has_whole(w->api->setup.supply, w->model, why, size);
     if (!w->is_plan || !coord_ring(w->api->setup.coord, &ring, why, size))
         return true;
     ring.n = w->key ? 1 : ring.n;
     return supply_is_there(w->api->setup.supply, w->model, &ring, why, size);
 }
 
+/* The name of the nth that a key has; NULL: there are not so many. ret: where it stands. */
+static const char *name_at(const struct store_wait *w, json_t **ret_object, const char **ret_key)
+{
+    json_t *spec = json_object_get(w->request, "spec"), *value;
+    json_t *several = json_object_get(spec, named[w->key].key);
+    const char *key;
+    size_t nth = w->nth;
+    *ret_object = spec;
+    *ret_key = named[w->key].key;
+    if (!json_is_object(several))
+        return nth ? NULL : json_string_value(several);
+    *ret_object = several;
+    json_object_foreach (several, key, value) {
+        *ret_key = key;
+        if (!nth--)
+            return json_is_string(value) ? json_string_value(value) : "";
+    }
+    return NULL;
+}
+
 /* What is served without a name has that of the model, and not its commit. */
 static void set_model(const struct store_wait *w, const char *model)
 {
-    json_t *spec = json_object_get(w->request, "spec");
-    const char *type = json_string_value(json_object_get(w->request, "type")), *slash = strrchr(model, '/');
-    json_object_set_new(spec, model_keys[w->key], json_string(model));
+    json_t *spec = json_object_get(w->request, "spec"), *object;
+    const char *type = json_string_value(json_object_get(w->request, "type")), *slash = strrchr(model, '/'),
+               *key;
+    name_at(w, &object, &key);
+    json_object_set_new(object, key, json_string(model));
     if (!w->key && type && !strcmp(type, "serve") && !json_is_string(json_object_get(spec, "name")))
         json_object_set_new(spec, "name", json_stringn(slash + 1, strcspn(slash + 1, "@")));
 }
@@ -172,7 +230,7 @@ static void go_on(struct store_wait *w)
         w->over = NULL;
     }
     set_model(w, w->model);
-    w->key++;
+    w->nth++;
     if (look_up_next(w))
         return;
     w->then(w->api, w->call, w->request, w->loan, w->is_plan);
@@ -196,7 +254,7 @@ static void on_resolved(void *owner, const json_t *answer, int r, const char *wh
     struct store_wait *w = owner;
     char quiet[700] = "";
     if (r) {
-        refuse(w->call, w->key ? "--draft-model" : "--model", r == -ENOENT ? -EPERM : r, why);
+        refuse(w->call, named[w->key].option, r == -ENOENT ? -EPERM : r, why);
         wait_free(w);
         return;
     }
@@ -236,14 +294,14 @@ void api_store_stop(struct api *api)
 /* True: on_resolved is called, or was; what waits is its own. */
 static bool look_up_next(struct store_wait *w)
 {
-    const json_t *spec = json_object_get(w->request, "spec");
-    for (; w->key < MODEL_KEYS; w->key++) {
-        const char *model = json_string_value(json_object_get(spec, model_keys[w->key]));
-        if (!model_name_is(model))
-            continue;
-        supply_resolve(w->api->setup.supply, model, on_resolved, w);
-        return true;
-    }
+    json_t *object;
+    const char *key, *name;
+    for (; w->key < NAMED; w->key++, w->nth = 0)
+        for (; (name = name_at(w, &object, &key)); w->nth++)
+            if (model_name_is(name)) {
+                supply_resolve(w->api->setup.supply, name, on_resolved, w);
+                return true;
+            }
     return false;
 }
 

@@ -202,18 +202,7 @@ static void fail_to_find(const struct cluster *cluster, struct http_call *call, 
 
 const struct member *elsewhere_node(const struct elsewhere *e, const char *name)
 {
-    const struct members *members = e->setup.members;
-    const struct member *found = NULL;
-    for (size_t i = 0; i < members_count(members); i++) {
-        const struct member *m = members_at(members, i);
-        char id[33];
-        id_hex(id, m->id);
-        if (strcmp(name, m->name) && strcmp(name, id))
-            continue;
-        if (!found || members_reachable(members, m->id))
-            found = m;
-    }
-    return found;
+    return members_named(e->setup.members, name);
 }
 
 static struct proxy_node node_of(const struct member *m)

@@ -289,7 +289,8 @@ static int look_at(struct path_look *l, const struct field *f, const char *path)
 {
     char option[FIELD_OPTION];
     field_option(option, f);
-    const bool is_name = f->path == FIELD_MODEL && model_name_is_exact(path); /* has no place yet */
+    const bool is_name = (f->path == FIELD_MODEL || f->path == FIELD_ADAPTER) &&
+                         model_name_is_exact(path); /* has no place yet */
     const int r = is_name ? 0 : look_for_own(l, f, option, path);
     if (r || is_name)
         return r;

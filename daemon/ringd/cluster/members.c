@@ -417,6 +417,19 @@ const struct member *members_find(const struct members *m, const uint8_t id[16])
     return lookup(m, id);
 }
 
+const struct member *members_named(const struct members *m, const char *name)
+{
+    const struct member *found = NULL;
+    for (size_t i = 0; i < members_count(m); i++) {
+        const struct member *one = members_at(m, i);
+        char id[33];
+        id_hex(id, one->id);
+        if ((!strcmp(name, one->name) || !strcmp(name, id)) && (!found || members_reachable(m, one->id)))
+            found = one;
+    }
+    return found;
+}
+
 /* --- age -------------------------------------------------------------------------------------- */
 
 void members_set_patience(struct members *m, uint64_t patience_us)

@@ -117,6 +117,8 @@ struct instant members_due(const struct members *m);
 size_t members_count(const struct members *m);                      /* known, reachable or not */
 const struct member *members_at(const struct members *m, size_t i); /* 0 is ourselves */
 const struct member *members_find(const struct members *m, const uint8_t id[16]);
+/* By its name or the digits of its id; of several so called one that can be reached. NULL: none. */
+const struct member *members_named(const struct members *m, const char *name);
 bool members_reachable(const struct members *m, const uint8_t id[16]); /* over links both ends agree on */
 /* A node in reach saw its daemon end: it is not merely a cable that is out. */
 bool members_ended(const struct members *m, const uint8_t id[16]);

@@ -13,7 +13,6 @@
 #include "daemon/ringd/hub/carriers.h"
 #include "daemon/ringd/hub/nearest.h"
 #include "daemon/ringd/hub/pulls.h"
-#include "daemon/ringd/hub/travel.h"
 #include "daemon/ringd/timer.h"
 
 enum {
@@ -73,7 +72,7 @@ void bring_want(struct bring *b, const char *model, const char *content, const j
     snprintf(o->model, sizeof o->model, "%s", model);
     snprintf(o->content, sizeof o->content, "%s", content);
     o->blocks = json_deep_copy(blocks);
-    o->nfrom = nearest(b->setup.members, holders, o->from, parts ? CARRY_FROM : TRAVEL_WHOLE_ONES);
+    o->nfrom = nearest(b->setup.members, holders, parts, o->from, CARRY_FROM);
     o->hub = parts || !o->nfrom;
     TAILQ_INSERT_TAIL(&b->orders, o, next);
     b->n++;

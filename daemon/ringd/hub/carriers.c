@@ -228,9 +228,10 @@ static void on_refused(void *owner, uint32_t rank, const char *text)
     snprintf(n->why, sizeof n->why, "%s", text);
 }
 
-static void on_relayed(void *owner, const char *through)
+static void on_relayed(void *owner, uint32_t rank, const char *through)
 {
     (void)owner;
+    (void)rank;
     (void)through;
 }
 
@@ -478,13 +479,15 @@ static void set_sources(struct carrier *c, const struct carry_order *order)
 }
 
 /* The process hears it at once, or when it is started. */
-static void want(struct carrier *c, const json_t *blocks)
+static void want(struct carrier *c, const struct carry_order *order)
 {
     size_t i;
     json_t *row;
     if (!c->want)
         c->want = json_pack("{s:s s:[]}", "do", "want", "blocks");
-    json_array_foreach (blocks, i, row)
+    if (order->whole)
+        json_object_set_new(c->want, "whole", json_true());
+    json_array_foreach (order->blocks, i, row)
         json_array_append(json_object_get(c->want, "blocks"), row);
     json_object_set_new(c->want, "number", json_integer((json_int_t)++c->wants));
     if (c->fetch)
@@ -510,8 +513,8 @@ void carriers_take(struct carriers *all, const struct carry_order *order, const 
     c->waited = clock_now();
     if (!takes || !c->hub.is_wanted)
         c->hub = (struct carry_hub){.is_wanted = order->hub, .since = c->waited};
-    if (!takes || order->blocks)
-        want(c, order->blocks);
+    if (!takes || order->blocks || order->whole)
+        want(c, order);
     set_sources(c, order);
     ask_sources(c);
     look_at_hub(c);

@@ -14,14 +14,15 @@
 #include "daemon/ringd/peer/peers.h"
 #include "net/clock.h"
 #include "net/link.h"
+#include "net/ring.h"
 
 struct ipc_lane;
 struct lanes;
 struct timer;
 
 enum {
-    NODES = 16,      /* with which a model is shared at once, */
-    MODELS = 16,     /* and models that are */
+    NODES = 2 * RING_MAX_NODES, /* with which a model is shared at once, */
+    MODELS = 16,                /* and models that are */
     SOON_MS = 25,    /* a source that gives nothing yet is asked again, after twice as long each time, */
     AGAIN_MS = 3000, /* at most */
     PATIENCE_S = 30, /* for the first word of any source, or of a taker that has asked, */

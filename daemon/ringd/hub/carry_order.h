@@ -9,16 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/ring.h"
+
 struct members;
 
-enum { CARRY_FROM = 7 };
+enum { CARRY_FROM = RING_MAX_NODES - 1 };
 struct carry_order {
     const char *model, *content; /* exact; MODEL_CONTENT digits */
     const char *list;            /* the hash of its list of blocks; NULL or "": not known */
     const json_t *blocks;        /* beside its outline: [file, first block, the next one not], …; or NULL */
     uint8_t from[CARRY_FROM][16];
     size_t nfrom;
-    bool hub; /* and from the hub what these have not */
+    bool whole; /* all of its blocks */
+    bool hub;   /* and from the hub what these have not, */
+    bool nodes; /* or never from the hub: it knows nothing of it, or something else */
 };
 
 /* Of a message "model-want", whose texts are borrowed: −1: what is asked for makes no sense. */

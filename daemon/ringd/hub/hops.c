@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+enum { WHOLE_ONES = 2, PARTS = 7 /* relays are few, and jobs need them as well */ };
+
 void hops_from(const bool *joined, size_t n, size_t start, size_t *ret)
 {
     bool more = true;
@@ -35,5 +37,13 @@ size_t hops_nearest(const size_t *far, const bool *marked, size_t n, size_t *ret
             break;
         ret[found++] = best;
     }
+    return found;
+}
+
+size_t hops_sources(const size_t *far, const bool *marked, size_t n, bool are_whole, size_t *ret, size_t most)
+{
+    size_t found = hops_nearest(far, marked, n, ret, are_whole && most > WHOLE_ONES ? WHOLE_ONES : most);
+    while (found > PARTS && far[ret[found - 1]] > 1)
+        found--;
     return found;
 }

@@ -258,10 +258,10 @@ int hub_fetch_start(struct hub_fetch **ret, struct fetchers *m, const struct hub
     }
     struct hub_fetch *f = watch(m, ends[0], pid, pidfd);
     r = ipc_frame_new(&frame,
-                      json_pack("{s:s s:s s:s s:s* s:s* s:b s:O* s:s*}", "do", order->what, "model",
+                      json_pack("{s:s s:s s:s s:s* s:s* s:b s:O* s:s* s:s*}", "do", order->what, "model",
                                 order->model, "dir", m->setup.dir, "content", order->content, "list",
                                 order->list, "hub", (int)order->is_of_hub, "want", order->want, "folder",
-                                order->folder),
+                                order->folder, "kept", order->kept),
                       -1);
     r = r ? r : spawn_socket_send(f->socket, frame);
     if (r) {

@@ -56,6 +56,7 @@ struct hub_order {
     bool is_of_hub;      /* of "carry": what comes is the hub's */
     const json_t *want;  /* of "carry": as of hub_fetch_want; NULL: it gives */
     const char *folder;  /* of "add": whose files get the name; else NULL */
+    const char *kept;    /* of "add": this node's copy of that folder, should it not be readable; or NULL */
 };
 /* The process lives until it is over, or hub_fetch_stop. */
 int hub_fetch_start(struct hub_fetch **ret, struct fetchers *f, const struct hub_order *order,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/hub/nearest.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ static bool is_named(const json_t *ids, const uint8_t id[16])
 }
 
 /* This node is the first of all members, and none that is looked for. */
-size_t nearest(const struct members *members, const json_t *ids, uint8_t (*ret)[16], size_t most)
+size_t nearest(const struct members *members, const json_t *ids, bool parts, uint8_t (*ret)[16], size_t most)
 {
     const size_t n = members_count(members);
     size_t *far = xmalloc((n + 1) * sizeof *far), *places = xmalloc((most + 1) * sizeof *places);
@@ -34,7 +33,7 @@ size_t nearest(const struct members *members, const json_t *ids, uint8_t (*ret)[
                 members_linked(members, members_at(members, i)->id, members_at(members, k)->id);
     }
     hops_from(joined, n, 0, far);
-    const size_t found = hops_nearest(far, named, n, places, most);
+    const size_t found = hops_sources(far, named, n, !parts, places, most);
     for (size_t i = 0; i < found; i++)
         memcpy(ret[i], members_at(members, places[i])->id, 16);
     free(named);

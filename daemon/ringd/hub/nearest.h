@@ -6,13 +6,15 @@
 #define DAEMON_NEAREST_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct members;
 
-/* ids: of nodes, in hex. ret: those that are members and another node than this one, the nearest
- * first, at most `most` of them; what no cable leads to comes last. Returns how many. */
-size_t nearest(const struct members *members, const json_t *ids, uint8_t (*ret)[16], size_t most);
+/* ids: of nodes that have all of a model, or parts, in hex. ret: those from which this one takes it
+ * (hops_sources), the nearest first, at most `most`; what no cable leads to comes last. Returns how
+ * many. */
+size_t nearest(const struct members *members, const json_t *ids, bool parts, uint8_t (*ret)[16], size_t most);
 
 #endif

@@ -20,7 +20,8 @@ enum {
     TRIES = 3 /* to take it from nodes, before the hub */,
     RETRY_NODE_S = 5,
     RETRY_S = 60,
-    RETRY_LASTING_S = 600
+    RETRY_LASTING_S = 600,
+    SHOWN_S = 3600 /* why something has failed */
 };
 #define RATE_US 1000000 /* between two looks at the rate */
 
@@ -32,6 +33,7 @@ struct pull {
     char content[MODEL_CONTENT + 1], list[MODEL_CONTENT + 1];
     json_t *blocks; /* owned: of those orders; NULL: its outline alone */
     char *folder;   /* owned: whose files get the name; NULL: it is no such */
+    char *kept;     /* owned: where this node keeps them, perhaps; or NULL */
     bool is_verify, asks_room, is_lasting, is_cut_off;
     bool
         is_outline; /* of a model that is asked of the hub: first which files it is, then these are carried */
@@ -57,7 +59,7 @@ struct pulls {
 
 static void start_next(struct pulls *a);
 static void start(struct pull *p);
-static void take(struct pull *p, const json_t *blocks);
+static void take(struct pull *p);
 
 /* It comes block by block, from other nodes or from the hub. */
 static bool is_carried(const struct pull *p)
@@ -90,9 +92,10 @@ static void end(struct pull *p, enum pull_state state, const char *why)
                                    : "pulled",
                     p->why);
     else if (state == PULL_DONE && !p->is_verify)
-        log_info(!is_carried(p) ? "%s is here, whole"
-                 : p->blocks    ? "%s is here, as far as a job needs it"
-                                : "the outline of %s is here",
+        log_info(!is_carried(p)  ? "%s is here, whole"
+                 : p->take.whole ? "%s is here, whole"
+                 : p->blocks     ? "%s is here, as far as a job needs it"
+                                 : "the outline of %s is here",
                  pull_model(p));
     tell(p);
     start_next(all);
@@ -136,7 +139,7 @@ static void on_over(void *owner, const char *why, enum fetch_end how)
         p->fetch = NULL;
         p->take =
             (struct carry_order){.model = p->model, .content = p->content, .list = p->list, .hub = true};
-        take(p, NULL);
+        take(p);
         return;
     }
     if (why && *p->untaken) {
@@ -176,7 +179,7 @@ static void on_take_over(void *owner, const char *why, enum fetch_end how)
         end(p, PULL_FAILED, why);
         return;
     }
-    if (p->take.hub || how == FETCH_IS_FULL) {
+    if (p->take.hub || p->take.nodes || how == FETCH_IS_FULL) {
         on_over(p, why, how);
         return;
     }
@@ -250,11 +253,10 @@ static void on_room(void *owner, uint64_t bytes)
 
 /* --- one after the other ---------------------------------------------------------------------- */
 
-static void take(struct pull *p, const json_t *blocks)
+static void take(struct pull *p)
 {
     static const struct hub_fetch_ops ops = {
         .room = on_room, .waits = on_waits, .progress = on_progress, .over = on_take_over};
-    p->take.blocks = blocks;
     carriers_take(p->all->setup.carriers, &p->take, &ops, p);
 }
 
@@ -270,12 +272,14 @@ static void start(struct pull *p)
                                             : p->is_outline ? "list"
                                                             : "pull",
                                     .model = p->folder ? p->asked : pull_model(p),
-                                    .folder = p->folder};
+                                    .folder = p->folder,
+                                    .kept = p->kept};
     struct err err;
     p->state = PULL_RUNS;
     p->total = 0;
     if (is_carried(p)) {
-        take(p, p->blocks);
+        p->take.blocks = p->blocks;
+        take(p);
     } else if (hub_fetch_start(&p->fetch, p->all->setup.fetchers, &order, &ops, p, &err)) {
         p->is_lasting = true;
         end(p, PULL_FAILED, err.text);
@@ -312,6 +316,7 @@ static void drop(struct pulls *a, struct pull *p)
     a->n--;
     json_decref(p->blocks);
     free(p->folder);
+    free(p->kept);
     free(p);
 }
 
@@ -382,7 +387,8 @@ int pulls_begin(struct pulls *a, const char *what, const char *name, struct pull
     return 0;
 }
 
-int pulls_add(struct pulls *a, const char *name, const char *folder, struct pull **ret, struct err *err)
+int pulls_add(struct pulls *a, const char *name, const char *folder, const char *kept, struct pull **ret,
+              struct err *err)
 {
     const uint64_t before = a->begun;
     const int r = find_or_add(a, name, ret, err);
@@ -391,6 +397,7 @@ int pulls_add(struct pulls *a, const char *name, const char *folder, struct pull
     if (r)
         return r;
     (*ret)->folder = xstrdup(folder);
+    (*ret)->kept = xstrdup(kept);
     start_next(a);
     return 0;
 }
@@ -398,7 +405,7 @@ int pulls_add(struct pulls *a, const char *name, const char *folder, struct pull
 /* What the texts of an order point to is kept with it. */
 static void set_order(struct pull *p, const struct carry_order *order)
 {
-    const bool hub = p->take.hub || order->hub;
+    const bool hub = p->take.hub || order->hub, whole = p->take.whole || order->whole;
     snprintf(p->content, sizeof p->content, "%s", order->content);
     snprintf(p->list, sizeof p->list, "%s", order->list ? order->list : "");
     if (order->blocks && !p->blocks)
@@ -409,6 +416,7 @@ static void set_order(struct pull *p, const struct carry_order *order)
     p->take.content = p->content;
     p->take.list = p->list;
     p->take.hub = hub;
+    p->take.whole = whole;
 }
 
 int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **ret, struct err *err)
@@ -423,7 +431,7 @@ int pulls_take(struct pulls *a, const struct carry_order *order, struct pull **r
     if (a->begun != before)
         start(*ret);
     else
-        take(*ret, order->blocks);
+        take(*ret);
     return 0;
 }
 
@@ -434,11 +442,6 @@ struct pull *pulls_find(const struct pulls *a, const char *name)
     if (!strcmp(p->asked, name) || !strcmp(p->model, name))
         found = p;
     return found;
-}
-
-struct pull *pulls_next(const struct pulls *a, const struct pull *last)
-{
-    return last ? TAILQ_NEXT(last, next) : TAILQ_FIRST(&a->list);
 }
 
 void pull_stop(struct pull *p)
@@ -523,6 +526,32 @@ json_t *pull_row(const struct pull *p)
     if (p->state == PULL_FAILED)
         json_object_set_new(row, "error", json_string(p->why));
     return row;
+}
+
+/* A failure that is old helps nobody. */
+static bool is_shown(const struct pull *p)
+{
+    return p->state != PULL_FAILED || clock_since_us(clock_now(), p->ended) < SHOWN_S * UINT64_C(1000000);
+}
+
+json_t *pulls_show(const struct pulls *a, const json_t *models)
+{
+    json_t *all = json_deep_copy(models), *m;
+    size_t i;
+    json_array_foreach (all, i, m) {
+        const struct pull *its = pulls_find(a, json_string_value(json_object_get(m, "model")));
+        if (its && is_shown(its))
+            json_object_set_new(m, "pull", pull_row(its));
+    }
+    for (const struct pull *p = TAILQ_FIRST(&a->list); p; p = TAILQ_NEXT(p, next)) {
+        bool is_listed = false;
+        json_array_foreach (all, i, m)
+            is_listed |= !strcmp(json_string_value(json_object_get(m, "model")), pull_model(p));
+        if (!is_listed && is_shown(p) && pull_state(p) != PULL_STOPPED && pull_state(p) != PULL_DONE)
+            json_array_append_new(all, json_pack("{s:s s:b s:i s:o}", "model", pull_model(p), "whole", 0,
+                                                 "on_disk", 0, "pull", pull_row(p)));
+    }
+    return all;
 }
 
 /* --- all -------------------------------------------------------------------------------------- */

@@ -38,17 +38,21 @@ void pulls_free(struct pulls *p);
  * is under way is joined, unless that is not all of it, and all is wanted. −EINVAL, −EAGAIN and a
  * sentence. */
 int pulls_begin(struct pulls *p, const char *what, const char *name, struct pull **ret, struct err *err);
-/* The folder's files get the name, which has no revision. Its row is that of a pull. −EBUSY: one of
+/* The folder's files get the name, which has no revision; if it cannot be read, those of `kept`,
+ * where this node keeps a result that was meant for it. Its row is that of a pull. −EBUSY: one of
  * that name is under way. */
-int pulls_add(struct pulls *p, const char *name, const char *folder, struct pull **ret, struct err *err);
+int pulls_add(struct pulls *p, const char *name, const char *folder, const char *kept, struct pull **ret,
+              struct err *err);
 /* The same in parts: a model's outline, and the blocks of the order, from its nodes; should none of
  * them give it, from the hub. Blocks of a later order come too. −EBUSY: it is pulled from the
  * hub, or read again. */
 int pulls_take(struct pulls *p, const struct carry_order *order, struct pull **ret, struct err *err);
 /* By the name that was asked for, or the exact one; NULL: neither under way nor remembered. */
 struct pull *pulls_find(const struct pulls *p, const char *name);
-struct pull *pulls_next(const struct pulls *p, const struct pull *last); /* NULL: the first; the end */
 void pulls_forget(struct pulls *p, const char *model);
+/* Those models with the "pull" of each, and behind them those that are only under way, or failed. A
+ * failure is shown for an hour, or until its name is pulled or added again. The caller owns it. */
+json_t *pulls_show(const struct pulls *p, const json_t *models);
 
 void pull_stop(struct pull *p);               /* if it is under way */
 const char *pull_model(const struct pull *p); /* exact once that is known, else as asked */

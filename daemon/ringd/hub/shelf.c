@@ -23,7 +23,7 @@ struct shelf_work {
     char *dir, *model; /* owned */
     uint64_t bytes, quota;
     json_t *kept, *asked; /* owned */
-    bool blocks;
+    bool blocks, added;
     void (*done)(void *owner, const struct shelf_answer *answer);
     void *owner;
     struct shelf_answer answer;
@@ -50,6 +50,47 @@ static void mark(struct shelf_work *s, int dir)
     else
         json_object_set_new(record, "pinned", json_boolean(s->what == SHELF_PIN));
     const int r = models_record_write(dir, s->model, record);
+    if (r)
+        fail(s, r, strerror(-r));
+    json_decref(record);
+}
+
+/* A hub's model under this name that is here keeps it: who asks for it by name means that one. */
+static bool is_of_hub(int dir, const struct model_name *name)
+{
+    char model[MODEL_NAME];
+    model_name_write(model, name);
+    json_t *record = models_record_read(dir, model);
+    const bool is = record && !json_is_true(json_object_get(record, "added"));
+    json_decref(record);
+    return is;
+}
+
+static void name_it(struct shelf_work *s, int dir)
+{
+    struct model_name name, main = {.revision = "main"}, former;
+    json_t *record = models_record_read(dir, s->model);
+    if (!record || model_name_read(&name, s->model, NULL)) {
+        fail(s, -ENOENT, "it is not on this node");
+        json_decref(record);
+        return;
+    }
+    memcpy(main.org, name.org, sizeof main.org);
+    memcpy(main.name, name.name, sizeof main.name);
+    former = main;
+    const bool has_former = models_ref_read(dir, &main, former.revision),
+               is_other = has_former && strcmp(former.revision, name.revision) != 0;
+    int r = 0;
+    if (s->added && is_other && is_of_hub(dir, &former)) {
+        s->answer.r = -EEXIST;
+        snprintf(s->answer.why, sizeof s->answer.why,
+                 "%s/%s is a model of the hub there: give this one another name (--name)", name.org,
+                 name.name);
+    } else if (s->added || !has_former) {
+        json_object_set_new(record, "added", json_boolean(s->added));
+        r = models_record_write(dir, s->model, record);
+        r = r ? r : models_ref_write(dir, &main, name.revision);
+    }
     if (r)
         fail(s, r, strerror(-r));
     json_decref(record);
@@ -154,6 +195,7 @@ static void run(struct aside_work *w)
     case SHELF_PIN:
     case SHELF_UNPIN:
     case SHELF_USED: mark(s, dir); break;
+    case SHELF_NAME: name_it(s, dir); break;
     case SHELF_ROOM: make_room(s, dir); break;
     }
     close(dir);
@@ -193,6 +235,7 @@ int shelf_ask(struct aside *aside, const struct shelf_order *order,
                              .kept = order->kept ? json_deep_copy(order->kept) : json_array(),
                              .asked = order->asked ? json_deep_copy(order->asked) : json_array(),
                              .blocks = order->blocks,
+                             .added = order->added,
                              .done = then,
                              .owner = owner};
     const int r = aside_run(aside, &s->w);

@@ -18,6 +18,8 @@ enum shelf_do {
     SHELF_PIN,
     SHELF_UNPIN,
     SHELF_USED, /* it is used now */
+    SHELF_NAME, /* what ORG/NAME means from now on; with `added` no hub is asked that. −EEXIST: it means
+                   something else here */
     SHELF_ROOM, /* for so many bytes: models that nobody has used for longest go, but for the pinned and
                    those in `kept` */
 };
@@ -30,6 +32,7 @@ struct shelf_order {
     const json_t *kept;    /* names of models in use; borrowed */
     const json_t *asked;   /* of SHELF_HAVE: exact names */
     bool blocks;           /* and which blocks */
+    bool added;            /* of SHELF_NAME: a user gave that name */
 };
 
 struct shelf_answer {

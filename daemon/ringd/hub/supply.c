@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "daemon/common/conf.h"
 #include "daemon/common/json_list.h"
@@ -18,22 +17,17 @@
 #include "daemon/ringd/hub/errands.h"
 #include "daemon/ringd/hub/holders.h"
 #include "daemon/ringd/hub/hub_fetch.h"
+#include "daemon/ringd/hub/name_lookups.h"
 #include "daemon/ringd/hub/pulls.h"
+#include "daemon/ringd/hub/push_takes.h"
+#include "daemon/ringd/hub/pushes.h"
 #include "daemon/ringd/hub/shelf.h"
+#include "daemon/ringd/hub/supply_impl.h"
 #include "daemon/ringd/hub/travel_query.h"
+#include "daemon/ringd/hub/wholes.h"
+#include "daemon/ringd/job/results.h"
 #include "daemon/ringd/peer/peers.h"
 #include "engine/file/gguf_path.h"
-
-enum { RESOLVES = 16 /* at once */ };
-
-struct supply_resolve {
-    LIST_ENTRY(supply_resolve) next;
-    struct supply *s;
-    struct hub_fetch *fetch;
-    char model[MODEL_NAME];
-    supply_answer *done;
-    void *owner;
-};
 
 /* An answer of the shelf on its way to who asked. */
 struct supply_call {
@@ -42,24 +36,6 @@ struct supply_call {
     char what[16], model[MODEL_NAME];
     supply_answer *done; /* NULL: nobody waits for it */
     void *owner;
-};
-
-struct supply {
-    struct supply_setup setup;
-    uint64_t quota;
-    struct fetchers *fetchers; /* owned, as all below */
-    struct carriers *carriers;
-    struct pulls *pulls;
-    struct errands *errands;
-    struct model_census *census;
-    struct travel_queries *travel;
-    struct holders *holders;
-    json_t *here; /* the exact names of the models that are here, at least their outlines: "content", which
-                     files it is, and "whole" */
-    struct bring *bring; /* owned: what stages lack */
-    LIST_HEAD(, supply_resolve) resolves;
-    size_t nresolves;
-    LIST_HEAD(, supply_call) calls;
 };
 
 static const char *dir_of(const struct supply *s)
@@ -85,31 +61,60 @@ static const char *list_of(void *owner, const char *model)
     return json_string_value(json_object_get(json_object_get(s->here, model), "list"));
 }
 
+static void look(struct supply *s);
+
 /* What has come is looked at on the disk before others hear of it. */
 static void on_looked(void *owner, const json_t *list, int r, const char *why)
 {
-    const struct supply *s = owner;
+    struct supply *s = owner;
     size_t i;
     json_t *m;
     (void)why;
+    s->looks = false;
     if (r == -ECANCELED)
         return;
     json_array_foreach (json_object_get(list, "models"), i, m)
         errands_tell(s->errands, json_string_value(json_object_get(m, "model")));
+    if (s->looks_again)
+        look(s);
+    else
+        push_takes_looked(s->push_takes);
     s->setup.changed(s->setup.owner);
+}
+
+/* One at a time: a look that began sooner would know less of the disk, and perhaps end later. */
+static void look(struct supply *s)
+{
+    s->looks_again = s->looks;
+    if (s->looks)
+        return;
+    s->looks = true;
+    supply_list(s, on_looked, s);
+}
+
+static void publish(const struct supply *s, const char *type, const json_t *row)
+{
+    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    if (text)
+        event_log_publish(s->setup.events, 0, type, text);
+    free(text);
+}
+
+static void on_push_changed(void *owner, const json_t *row)
+{
+    publish(owner, "push", row);
 }
 
 static void on_pull_changed(void *owner, const struct pull *p)
 {
     struct supply *s = owner;
     json_t *row = pull_row(p);
-    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    if (text)
-        event_log_publish(s->setup.events, 0, "pull", text);
-    free(text);
+    publish(s, "pull", row);
     json_decref(row);
+    if (s->push_takes)
+        push_takes_changed(s->push_takes, p);
     if (pull_state(p) == PULL_DONE)
-        supply_list(s, on_looked, s);
+        look(s);
     else
         errands_tell(s->errands, pull_model(p));
     if (s->bring)
@@ -138,6 +143,20 @@ int supply_pull(struct supply *s, const char *name, json_t **ret, struct err *er
     return r;
 }
 
+int supply_push(struct supply *s, const char *model, const json_t *nodes, json_t **ret, struct err *err)
+{
+    const json_t *here = json_object_get(s->here, model);
+    const struct push_model pushed = {.model = model,
+                                      .content = json_string_value(json_object_get(here, "content")),
+                                      .list = json_string_value(json_object_get(here, "list")),
+                                      .added = json_is_true(json_object_get(here, "added"))};
+    if (!here)
+        return err_set(err, -ENOENT, "%s is not on this node", model);
+    if (!json_is_true(json_object_get(here, "whole")) || !pushed.content || !*pushed.content)
+        return err_set(err, -EBUSY, "%s is not whole on this node: `ringctl pull` brings the rest", model);
+    return pushes_begin(s->pushes, &pushed, nodes, ret, err);
+}
+
 int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *err)
 {
     struct pull *p;
@@ -161,7 +180,9 @@ int supply_add(struct supply *s, const char *name, const char *folder, json_t **
                            : "%s is a GGUF file, and only folders get names: `ringctl convert` makes "
                              "one of it",
                        folder);
-    const int r = pulls_add(s->pulls, name, folder, &p, err);
+    char *kept = results_folder(opts_str(s->setup.opts, "state-dir"), folder);
+    const int r = pulls_add(s->pulls, name, folder, kept, &p, err);
+    free(kept);
     if (!r)
         *ret = pull_row(p);
     return r;
@@ -181,57 +202,9 @@ int supply_stop(struct supply *s, const char *name)
     return 0;
 }
 
-/* --- names ------------------------------------------------------------------------------------ */
-
-static void resolve_over(struct supply_resolve *q, int r, const char *why)
-{
-    json_t *answer = r ? NULL : json_pack("{s:s}", "model", q->model);
-    LIST_REMOVE(q, next);
-    q->s->nresolves--;
-    q->done(q->owner, answer, r, why);
-    json_decref(answer);
-    free(q);
-}
-
-static void on_resolved(void *owner, const char *model)
-{
-    struct supply_resolve *q = owner;
-    snprintf(q->model, sizeof q->model, "%s", model);
-}
-
-static void on_resolve_over(void *owner, const char *why, enum fetch_end end)
-{
-    struct supply_resolve *q = owner;
-    if (!why && !*q->model)
-        why = "ringd-fetch does not say which commit it is";
-    resolve_over(q, !why ? 0 : end == FETCH_PASSES ? -EAGAIN : -ENOENT, why);
-}
-
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner)
 {
-    static const struct hub_fetch_ops ops = {.resolved = on_resolved, .over = on_resolve_over};
-    struct model_name read;
-    struct err err;
-    char whole[MODEL_NAME];
-    int r = model_name_read(&read, name, &err);
-    if (!r && s->nresolves == RESOLVES)
-        r = err_set(&err, -EAGAIN, "%d names of models are being looked up: ask again in a moment", RESOLVES);
-    if (r) {
-        done(owner, NULL, r, err.text);
-        return;
-    }
-    model_name_write(whole, &read);
-    const struct hub_order order = {.what = "resolve", .model = whole};
-    struct supply_resolve *q = xcalloc(1, sizeof *q);
-    *q = (struct supply_resolve){.s = s, .done = done, .owner = owner};
-    LIST_INSERT_HEAD(&s->resolves, q, next);
-    s->nresolves++;
-    if (model_commit_is(read.revision)) {
-        snprintf(q->model, sizeof q->model, "%s", whole);
-        resolve_over(q, 0, NULL);
-    } else if ((r = hub_fetch_start(&q->fetch, s->fetchers, &order, &ops, q, &err))) {
-        resolve_over(q, r, err.text);
-    }
+    name_lookups_ask(s->names, name, done, owner);
 }
 
 /* --- the shelf -------------------------------------------------------------------------------- */
@@ -264,8 +237,9 @@ static void note_here(struct supply *s, const json_t *list)
         const char *content = json_string_value(json_object_get(m, "content"));
         if (json_is_true(json_object_get(m, "named")))
             json_object_set_new(s->here, json_string_value(json_object_get(m, "model")),
-                                json_pack("{s:s s:O s:O*}", "content", content ? content : "", "whole",
-                                          json_object_get(m, "whole"), "list", json_object_get(m, "list")));
+                                json_pack("{s:s s:O s:O* s:O*}", "content", content ? content : "", "whole",
+                                          json_object_get(m, "whole"), "list", json_object_get(m, "list"),
+                                          "added", json_object_get(m, "added")));
     }
 }
 
@@ -280,26 +254,6 @@ static json_t *in_use(void *owner)
     return names;
 }
 
-static json_t *with_pulls(const struct supply *s, const json_t *list)
-{
-    json_t *all = json_deep_copy(list), *m;
-    size_t i;
-    json_array_foreach (all, i, m) {
-        const struct pull *p = pulls_find(s->pulls, json_string_value(json_object_get(m, "model")));
-        if (p)
-            json_object_set_new(m, "pull", pull_row(p));
-    }
-    for (const struct pull *p = NULL; (p = pulls_next(s->pulls, p));) {
-        bool is_listed = false;
-        json_array_foreach (all, i, m)
-            is_listed |= !strcmp(json_string_value(json_object_get(m, "model")), pull_model(p));
-        if (!is_listed && pull_state(p) != PULL_STOPPED && pull_state(p) != PULL_DONE)
-            json_array_append_new(all, json_pack("{s:s s:b s:i s:o}", "model", pull_model(p), "whole", 0,
-                                                 "on_disk", 0, "pull", pull_row(p)));
-    }
-    return all;
-}
-
 static void on_list(void *owner, const struct shelf_answer *a)
 {
     struct supply_call *c = owner;
@@ -309,8 +263,8 @@ static void on_list(void *owner, const struct shelf_answer *a)
         return;
     }
     note_here(s, a->list);
-    json_t *all = json_pack("{s:o s:s s:I}", "models", with_pulls(s, a->list), "folder", dir_of(s), "quota",
-                            (json_int_t)s->quota);
+    json_t *all = json_pack("{s:o s:s s:I}", "models", pulls_show(s->pulls, a->list), "folder", dir_of(s),
+                            "quota", (json_int_t)s->quota);
     answer(c, all, 0, NULL);
     json_decref(all);
 }
@@ -413,6 +367,18 @@ bool supply_is_there(struct supply *s, const char *model, const struct members_r
     return !model || !model_name_is_exact(model) || errands_are_done(s->errands, model, ring, why, size);
 }
 
+bool supply_has_whole(struct supply *s, const char *model, char *why, size_t size)
+{
+    return !model || !model_name_is_exact(model) ||
+           wholes_are_here(&(struct wholes_setup){.members = s->setup.members,
+                                                  .pulls = s->pulls,
+                                                  .errands = s->errands,
+                                                  .content = content_of,
+                                                  .is_whole = is_whole,
+                                                  .owner = s},
+                           model, why, size);
+}
+
 json_t *supply_holders(const struct supply *s, const char *model, bool *ret_parts)
 {
     return errands_holders(s->errands, model, ret_parts);
@@ -444,52 +410,6 @@ void supply_travel(struct supply *s, struct spawn *stage, const json_t *event)
 void supply_forget_travel(struct supply *s, const struct spawn *stage)
 {
     travel_query_forget(s->travel, stage);
-}
-
-void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    errands_take_want(s->errands, from, body);
-}
-
-void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    errands_take_told(s->errands, from, body);
-}
-
-void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    carriers_take_give(s->carriers, from, body);
-}
-
-void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    carriers_take_denied(s->carriers, from, body);
-}
-
-void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    census_take_ask(s->census, from, body);
-}
-
-void supply_take_counted(struct supply *s, const uint8_t from[16], const json_t *body)
-{
-    census_take_counted(s->census, from, body);
-}
-
-int supply_lane_hello(struct supply *s, const struct link_hello *peer, char *why, size_t size)
-{
-    return carriers_hello(s->carriers, peer, why, size);
-}
-
-void supply_lane_up(struct supply *s, struct link *link)
-{
-    carriers_up(s->carriers, link);
-}
-
-void supply_paths_changed(struct supply *s)
-{
-    carriers_changed(s->carriers);
-    census_changed(s->census);
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
@@ -555,6 +475,21 @@ static void open_rooms(struct supply *s)
                                                   .send = send_message,
                                                   .ways = ways,
                                                   .owner = s});
+    s->names = name_lookups_new(s->fetchers);
+    s->pushes = pushes_new(&(struct pushes_setup){.base = setup->base,
+                                                  .members = setup->members,
+                                                  .send = send_message,
+                                                  .changed = on_push_changed,
+                                                  .owner = s});
+    s->push_takes = push_takes_new(&(struct push_takes_setup){.base = setup->base,
+                                                              .aside = setup->aside,
+                                                              .members = setup->members,
+                                                              .pulls = s->pulls,
+                                                              .dir = dir_of(s),
+                                                              .send = send_message,
+                                                              .content = content_of,
+                                                              .is_whole = is_whole,
+                                                              .owner = s});
     s->holders = holders_new(s->census, setup->members);
     s->travel = travel_queries_new(s->census, setup->members);
 }
@@ -565,10 +500,9 @@ struct supply *supply_new(const struct supply_setup *setup)
     s->setup = *setup;
     s->quota = conf_size(setup->opts, "models-quota", NULL);
     s->here = json_object();
-    LIST_INIT(&s->resolves);
     LIST_INIT(&s->calls);
     open_rooms(s);
-    supply_list(s, on_looked, s); /* what an earlier life has left */
+    look(s); /* what an earlier life has left */
     return s;
 }
 
@@ -576,13 +510,12 @@ void supply_free(struct supply *s)
 {
     if (!s)
         return;
-    while (LIST_FIRST(&s->resolves)) {
-        struct supply_resolve *q = LIST_FIRST(&s->resolves);
-        hub_fetch_stop(q->fetch);
-        resolve_over(q, -ECANCELED, "ringd is stopping");
-    }
+    name_lookups_free(s->names);
     bring_free(s->bring);
+    push_takes_free(s->push_takes);
     s->bring = NULL;
+    s->push_takes = NULL;
+    pushes_free(s->pushes);
     pulls_free(s->pulls);
     carriers_free(s->carriers);
     fetchers_free(s->fetchers);

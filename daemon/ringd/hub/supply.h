@@ -30,7 +30,7 @@ struct supply;
 
 struct supply_setup { /* the pointers are borrowed */
     struct event_base *base;
-    const struct opts *opts; /* models-dir, models-quota, fetch-binary */
+    const struct opts *opts; /* models-dir, models-quota, fetch-binary, state-dir */
     struct aside *aside;
     struct event_log *events;
     struct members *members;
@@ -64,6 +64,10 @@ int supply_add(struct supply *s, const char *name, const char *folder, json_t **
 int supply_stop(struct supply *s, const char *name);
 /* Reads all of its files again, and compares them with the hub's hashes. Events as above. */
 int supply_verify(struct supply *s, const char *name, json_t **ret, struct err *err);
+/* Copies a model or an adapter that is whole here to other nodes. nodes: a list of their names or
+ * ids; empty, or NULL: all that can be reached. Its row comes back, and events "push" follow.
+ * −ENOENT, −EBUSY, −EINVAL, −EAGAIN and a sentence. model: exact. ret: owned by the caller. */
+int supply_push(struct supply *s, const char *model, const json_t *nodes, json_t **ret, struct err *err);
 /* The exact name of a model: {"model"}. */
 void supply_resolve(struct supply *s, const char *name, supply_answer *done, void *owner);
 /* All models of this node: {"models", "folder", "quota"}; those being pulled among them. */
@@ -78,6 +82,9 @@ void supply_do(struct supply *s, const char *what, const char *model, supply_ans
  * matter of this. */
 bool supply_is_there(struct supply *s, const char *model, const struct members_ring *ring, char *why,
                      size_t size);
+/* Is all of it on this node, as of an adapter on the head of a job? If not it is brought, and `why`
+ * says how far that is. What is no exact name is no matter of this. */
+bool supply_has_whole(struct supply *s, const char *model, char *why, size_t size);
 /* From whom its weights are to be had, of all nodes that were asked: as errands_holders. */
 json_t *supply_holders(const struct supply *s, const char *model, bool *ret_parts);
 /* Which files a model is, a hash; NULL: it is not on this node, or nothing is known. Until the next
@@ -94,10 +101,12 @@ void supply_forget_travel(struct supply *s, const struct spawn *stage);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 
-/* Messages, whose fields have been checked: "model-want", "model-told", "model-give",
- * "model-denied", "model-census" and "model-counted". */
+/* Messages, whose fields have been checked: "model-want", "model-told", "model-push",
+ * "model-pushed", "model-give", "model-denied", "model-census" and "model-counted". */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_push(struct supply *s, const uint8_t from[16], const json_t *body);
+void supply_take_pushed(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_give(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_denied(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_census(struct supply *s, const uint8_t from[16], const json_t *body);

@@ -53,21 +53,30 @@ static void row_done(struct travel_row *row)
     json_decref(row->first);
 }
 
-/* Of a list that may be another node's. */
+/* Blocks of a run, which may be another node's, as places in the row. */
+static size_t run_of(const struct travel_row *row, const json_t *sizes, const json_t *run, size_t *ret_end)
+{
+    const char *file = json_string_value(json_array_get(run, 0));
+    const json_t *first = file ? json_object_get(row->first, file) : NULL;
+    const json_int_t from = json_integer_value(json_array_get(run, 1)),
+                     end = json_integer_value(json_array_get(run, 2)),
+                     bytes = first ? json_integer_value(json_object_get(sizes, file)) : 0,
+                     blocks = (bytes + HAVE_BLOCK - 1) / HAVE_BLOCK, last = end < blocks ? end : blocks;
+    *ret_end = 0;
+    if (from < 0 || last <= from)
+        return 0;
+    *ret_end = (size_t)(json_integer_value(first) + last);
+    return (size_t)(json_integer_value(first) + from);
+}
+
 static bool *marks_of(const struct travel_row *row, const json_t *sizes, const json_t *list)
 {
     bool *marks = xcalloc(row->n + 1, sizeof *marks);
-    size_t i;
+    size_t i, end;
     json_t *run;
-    json_array_foreach (list, i, run) {
-        const char *file = json_string_value(json_array_get(run, 0));
-        const json_t *first = file ? json_object_get(row->first, file) : NULL;
-        const json_int_t from = json_integer_value(json_array_get(run, 1)),
-                         end = json_integer_value(json_array_get(run, 2));
-        const json_int_t bytes = first ? json_integer_value(json_object_get(sizes, file)) : 0;
-        for (json_int_t b = from; first && b >= 0 && b < end && b * HAVE_BLOCK < bytes; b++)
-            marks[json_integer_value(first) + b] = true;
-    }
+    json_array_foreach (list, i, run)
+        for (size_t b = run_of(row, sizes, run, &end); b < end; b++)
+            marks[b] = true;
     return marks;
 }
 
@@ -97,9 +106,9 @@ static void find_sources(struct travel_sources *ret, const struct travel_world *
         part[i] = i != rank && node->is_known && node->has_outline;
         whole[i] = part[i] && node->is_whole;
     }
-    ret->n = hops_nearest(far, whole, w->n, ret->at, TRAVEL_WHOLE_ONES);
+    ret->n = hops_sources(far, whole, w->n, true, ret->at, CARRY_FROM);
     if (!ret->n)
-        ret->n = hops_nearest(far, part, w->n, ret->at, CARRY_FROM);
+        ret->n = hops_sources(far, part, w->n, false, ret->at, CARRY_FROM);
 }
 
 /* What no node has: the first of the ranks that want it asks the hub, and gives it to others. */
@@ -220,5 +229,50 @@ int travel_foresee(struct travel *ret, const struct travel_world *w)
         time_cables(ret, w, c);
     row_done(&row);
     free(c);
+    return r;
+}
+
+void travel_add(struct travel *to, const struct travel *more)
+{
+    for (size_t i = 0; i < RING_MAX_NODES; i++) {
+        struct travel_rank *a = &to->rank[i];
+        const struct travel_rank *b = &more->rank[i];
+        a->is_known = a->is_known && b->is_known;
+        a->share += b->share;
+        a->lacks += b->lacks;
+        a->hub += b->hub;
+        for (size_t k = 0; k < RING_MAX_NODES; k++)
+            a->from[k] += b->from[k];
+    }
+    to->lacks += more->lacks;
+    to->hub += more->hub;
+    to->is_timed = to->is_timed && more->is_timed;
+    to->mbps = more->seconds > to->seconds ? more->mbps : to->mbps;
+    to->seconds += more->seconds;
+}
+
+static uint64_t lacks_of(const struct travel_row *row, const struct travel_world *w, size_t rank,
+                         const json_t *part)
+{
+    uint64_t sum = 0;
+    size_t i, end;
+    json_t *run;
+    json_array_foreach (part, i, run)
+        for (size_t b = run_of(row, w->sizes, run, &end); b < end; b++)
+            sum += row->has[rank][b] ? 0 : row->bytes[b];
+    return sum;
+}
+
+int travel_lacks(uint64_t *ret, const struct travel_world *w, const json_t *parts)
+{
+    const size_t n = json_array_size(parts);
+    struct travel_row row;
+    const int r = row_init(&row, w->sizes);
+    if (!r)
+        note_all_have(&row, w);
+    for (size_t i = 0; i < w->ranks && !r; i++)
+        for (size_t k = 0; k < n; k++)
+            ret[i * n + k] = lacks_of(&row, w, i, json_array_get(parts, k));
+    row_done(&row);
     return r;
 }

@@ -13,10 +13,6 @@
 
 #include "net/ring.h"
 
-enum {
-    TRAVEL_WHOLE_ONES = 2, /* of the nodes that have all of a model, so many give a part each */
-};
-
 /* A node; the ranks are the first of them. Lists of blocks are [[file, first, the one after the
  * last], …], of 4 MiB each. All is borrowed. */
 struct travel_node {
@@ -48,5 +44,14 @@ struct travel {
 
 /* −EINVAL: more blocks than a model can have. */
 int travel_foresee(struct travel *ret, const struct travel_world *world);
+
+/* What the ranks lack of parts of a model, for a plan that may prefer who has them: ret [ranks ·
+ * parts], rank after rank, bytes. parts: a list of lists of blocks. Of a rank that has not said
+ * what it has, all of it. −EINVAL as above. */
+int travel_lacks(uint64_t *ret, const struct travel_world *world, const json_t *parts);
+
+/* Both are to come, of the same ranks: bytes add up, and so do the times, for the same cables may
+ * carry both. */
+void travel_add(struct travel *to, const struct travel *more);
 
 #endif

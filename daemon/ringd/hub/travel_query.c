@@ -91,15 +91,16 @@ static const char *content_of(const json_t *answer, const char *model)
         json_object_get(json_object_get(json_object_get(answer, "models"), model), "content"));
 }
 
-static void read_world(struct travel_world *w, const struct members *members, const json_t *event,
+/* of: the event, or what it says of a draft model. */
+static void read_world(struct travel_world *w, const struct members *members, const json_t *of,
                        const json_t *answers)
 {
-    const char *model = json_string_value(json_object_get(event, "model"));
-    const json_t *shares = json_object_get(event, "shares");
+    const char *model = json_string_value(json_object_get(of, "model"));
+    const json_t *shares = json_object_get(of, "shares");
     const char *content = content_of(json_array_get(answers, 0), model);
-    w->ranks = json_array_size(shares);
+    w->ranks = json_array_size(shares ? shares : json_object_get(of, "nodes"));
     w->n = json_array_size(answers);
-    w->sizes = json_object_get(event, "sizes");
+    w->sizes = json_object_get(of, "sizes");
     for (size_t i = 0; i < w->n; i++) {
         w->node[i] = node_of(json_array_get(answers, i), model, content);
         w->node[i].share = json_array_get(shares, i);
@@ -128,17 +129,47 @@ static json_t *show_rank(const struct travel_rank *r, size_t n, const json_t *an
     return shown;
 }
 
-json_t *travel_show(const struct members *members, const json_t *event, const json_t *answers)
+static int foresee(struct travel *ret, const struct members *members, const json_t *of, const json_t *answers)
 {
     struct travel_world *w = xcalloc(1, sizeof *w);
-    struct travel *t = xcalloc(1, sizeof *t);
+    read_world(w, members, of, answers);
+    const int r = travel_foresee(ret, w);
+    free(w);
+    return r;
+}
+
+/* By rank and unit; NULL: nobody knows. */
+static json_t *show_lacks(const struct members *members, const json_t *event, const json_t *answers)
+{
+    const json_t *units = json_object_get(event, "units");
+    const size_t n = json_array_size(units);
+    struct travel_world *w = xcalloc(1, sizeof *w);
+    read_world(w, members, event, answers);
+    uint64_t *lacks = xcalloc(w->ranks * n + 1, sizeof *lacks);
+    json_t *shown = travel_lacks(lacks, w, units) ? NULL : json_array();
+    for (size_t i = 0; i < w->ranks && shown; i++) {
+        json_t *row = json_array();
+        for (size_t k = 0; k < n; k++)
+            json_array_append_new(row, json_integer((json_int_t)lacks[i * n + k]));
+        json_array_append_new(shown, row);
+    }
+    free(lacks);
+    free(w);
+    return shown;
+}
+
+json_t *travel_show(const struct members *members, const json_t *event, const json_t *answers)
+{
+    struct travel *t = xcalloc(1, sizeof *t), *more = xcalloc(1, sizeof *more);
+    const json_t *draft = json_object_get(event, "draft");
     json_t *shown = NULL, *ranks = json_array();
     bool is_known = true;
-    read_world(w, members, event, answers);
-    const int r = travel_foresee(t, w);
-    for (size_t i = 0; i < w->ranks && !r; i++) {
+    int r = foresee(t, members, event, answers);
+    if (!r && draft && !(r = foresee(more, members, draft, answers)))
+        travel_add(t, more);
+    for (size_t i = 0; i < json_array_size(json_object_get(event, "shares")) && !r; i++) {
         is_known = is_known && t->rank[i].is_known;
-        json_array_append_new(ranks, show_rank(&t->rank[i], w->n, answers, i));
+        json_array_append_new(ranks, show_rank(&t->rank[i], json_array_size(answers), answers, i));
     }
     if (!r && (t->lacks || !is_known)) {
         shown = json_pack("{s:I s:I s:O}", "bytes", (json_int_t)t->lacks, "hub", (json_int_t)t->hub, "ranks",
@@ -147,8 +178,8 @@ json_t *travel_show(const struct members *members, const json_t *event, const js
             json_object_update_new(shown, json_pack("{s:f s:f}", "seconds", t->seconds, "mbps", t->mbps));
     }
     json_decref(ranks);
+    free(more);
     free(t);
-    free(w);
     return shown;
 }
 
@@ -163,9 +194,9 @@ static void query_free(struct travel_query *q)
 }
 
 /* A stage that gets no answer would wait for ever. */
-static void answer(struct spawn *stage, json_t *travel)
+static void answer(struct spawn *stage, const char *key, json_t *value)
 {
-    if (spawn_send(stage, json_pack("{s:s s:o*}", "do", "travel", "travel", travel)))
+    if (spawn_send(stage, json_pack("{s:s s:o*}", "do", "travel", key, value)))
         spawn_kill(stage, "does not take messages");
 }
 
@@ -173,9 +204,10 @@ static void on_counted(void *owner, const json_t *answers)
 {
     struct travel_query *q = owner;
     struct spawn *stage = q->stage;
-    json_t *travel = travel_show(q->all->members, q->event, answers);
+    const bool is_by_unit = json_object_get(q->event, "units");
+    json_t *value = (is_by_unit ? show_lacks : travel_show)(q->all->members, q->event, answers);
     query_free(q);
-    answer(stage, travel);
+    answer(stage, is_by_unit ? "lacks" : "travel", value);
 }
 
 /* The ranks, and after them all others that can be reached: one may have what no rank has. */
@@ -197,16 +229,24 @@ static size_t list_nodes(const struct members *members, const json_t *ranks, uin
     return n;
 }
 
+static bool is_of_model(const json_t *of, size_t ranks)
+{
+    return json_is_string(json_object_get(of, "model")) &&
+           json_array_size(json_object_get(of, "shares")) == ranks;
+}
+
 static bool is_whole_question(const json_t *event)
 {
-    const json_t *shares = json_object_get(event, "shares"), *id;
+    const json_t *nodes = json_object_get(event, "nodes"), *draft = json_object_get(event, "draft"), *id;
+    const size_t ranks = json_array_size(nodes);
     size_t i;
     bool is_list = true;
-    json_array_foreach (json_object_get(event, "nodes"), i, id)
+    json_array_foreach (nodes, i, id)
         is_list &= json_is_string(id);
-    return json_is_string(json_object_get(event, "model")) && is_list && json_array_size(shares) &&
-           json_array_size(shares) == json_array_size(json_object_get(event, "nodes")) &&
-           json_array_size(shares) <= RING_MAX_NODES;
+    const bool is_by_unit =
+        json_is_string(json_object_get(event, "model")) && json_is_array(json_object_get(event, "units"));
+    return is_list && ranks && ranks <= RING_MAX_NODES && (is_by_unit || is_of_model(event, ranks)) &&
+           (!draft || is_of_model(draft, ranks));
 }
 
 void travel_query_ask(struct travel_queries *t, struct spawn *stage, const json_t *event)
@@ -218,10 +258,11 @@ void travel_query_ask(struct travel_queries *t, struct spawn *stage, const json_
     struct travel_query *q = xcalloc(1, sizeof *q);
     *q = (struct travel_query){.all = t, .stage = stage, .event = json_deep_copy(event)};
     LIST_INSERT_HEAD(&t->list, q, next);
-    json_t *models = json_pack("[O]", json_object_get(event, "model"));
+    json_t *models = json_pack("[O O*]", json_object_get(event, "model"),
+                               json_object_get(json_object_get(event, "draft"), "model"));
     if (!n || census_ask(t->census, ids, n, models, true, on_counted, q)) {
         query_free(q);
-        answer(stage, NULL);
+        answer(stage, "travel", NULL);
     }
     json_decref(models);
 }

@@ -18,8 +18,9 @@ struct travel_queries *travel_queries_new(struct model_census *census,
 /* Before the census. Nobody hears anything more; NULL is fine. */
 void travel_queries_free(struct travel_queries *t);
 
-/* event: the stage's {"model", "nodes", "shares", "sizes"}, see daemon/stage/share/stage_travel.h.
- * It gets {"do":"travel"}, with "travel" if anything is lacking or not known. */
+/* event: the stage's {"model", "nodes", "shares" or "units", "sizes"}, and perhaps "draft": see
+ * daemon/stage/share/stage_travel.h. It gets {"do":"travel"}, with "travel" if anything is lacking
+ * or not known; asked by units, with "lacks". */
 void travel_query_ask(struct travel_queries *t, struct spawn *stage, const json_t *event);
 void travel_query_forget(struct travel_queries *t, const struct spawn *stage); /* it is about to be freed */
 

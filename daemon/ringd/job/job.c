@@ -42,8 +42,10 @@ void job_set_plan(struct job *job, struct placed_plan *plan)
     for (size_t r = 0; r < RING_MAX_NODES; r++) {
         free(job->coming[r]);
         job->coming[r] = NULL;
-        free(job->through[r]);
-        job->through[r] = NULL;
+        for (size_t to = 0; to < RING_MAX_NODES; to++) {
+            free(job->through[r][to]);
+            job->through[r][to] = NULL;
+        }
         job->memory[r] = (struct job_memory){0};
         job->ready[r] = job->connected[r] = job->stopped[r] = false;
     }
@@ -380,10 +382,10 @@ static json_t *relayed_encode(const struct job *job)
     json_t *list = json_array();
     const struct job_nodes *nodes = job_nodes(job);
     for (size_t r = 0; r < nodes->n; r++)
-        if (job->through[r])
-            json_array_append_new(list,
-                                  json_pack("{s:s s:s s:s}", "from", nodes->name[r], "to",
-                                            nodes->name[(r + 1) % nodes->n], "through", job->through[r]));
+        for (size_t to = 0; to < nodes->n; to++)
+            if (job->through[r][to])
+                json_array_append_new(list, json_pack("{s:s s:s s:s}", "from", nodes->name[r], "to",
+                                                      nodes->name[to], "through", job->through[r][to]));
     return list;
 }
 

@@ -83,14 +83,15 @@ struct job {
     json_t *restore;       /* owned: those it goes on from (copies.h); NULL: none */
     char *coming
         [RING_MAX_NODES]; /* owned: what this rank waits for before it opens its layers; NULL: nothing */
-    char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
-    struct timeline *timeline;     /* owned: its last step, as planned; NULL: no plan, or no training */
-    struct timelines *timelines;   /* owned: of every step, for who asked for them; NULL: nobody did */
-    enum job_state outcome;        /* what STOPPING leads to */
-    bool has_left;                 /* it has stopped after a step: its stages end by themselves */
-    enum job_state leaves_for;     /* what follows once it has stopped after a step; 0: it was not asked to */
-    struct instant uneven_since;   /* other layers on its nodes would pay since then; {0}: they would not */
-    struct slow_nodes slow;        /* as learned in this attempt and earlier ones */
+    /* owned: the nodes that relay from a rank to another; NULL: none do */
+    char *through[RING_MAX_NODES][RING_MAX_NODES];
+    struct timeline *timeline;   /* owned: its last step, as planned; NULL: no plan, or no training */
+    struct timelines *timelines; /* owned: of every step, for who asked for them; NULL: nobody did */
+    enum job_state outcome;      /* what STOPPING leads to */
+    bool has_left;               /* it has stopped after a step: its stages end by themselves */
+    enum job_state leaves_for;   /* what follows once it has stopped after a step; 0: it was not asked to */
+    struct instant uneven_since; /* other layers on its nodes would pay since then; {0}: they would not */
+    struct slow_nodes slow;      /* as learned in this attempt and earlier ones */
     struct barred barred;
     struct interruption interruption; /* the latest; its count is 0: there was none */
     uint32_t attempt;                 /* how often it was begun before */

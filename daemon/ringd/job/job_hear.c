@@ -27,7 +27,7 @@ static void note_layers(char *text, size_t size, const struct job_plan *plan, si
 {
     char ranges[200] = "";
     for (size_t s = 0; s < plan->stages; s++)
-        if (plan->place[s] == rank)
+        if (job_plan_is_at(plan, s, rank))
             layers_text_add(ranges, sizeof ranges, plan->first[s], plan->first[s + 1]);
     snprintf(text, size, "%s%s", *ranges ? "layers " : "no layer", ranges);
 }
@@ -45,6 +45,8 @@ void job_hear_plan(const struct job_log *l, struct job *job)
     }
     job_log_note(l, job, "planned: %s", text);
     if (travel_total_text(text, sizeof text, job->plan->travel))
+        job_log_note(l, job, "%s", text);
+    if (travel_spared_text(text, sizeof text, job->plan->travel))
         job_log_note(l, job, "%s", text);
 }
 
@@ -80,7 +82,7 @@ int job_opened_as_planned(const struct job *job, size_t rank, const json_t *laye
     size_t at = 0;
     for (size_t s = 0; s < plan->stages; s++) {
         const json_t *opened = json_array_get(layers, at);
-        if (plan->place[s] != rank)
+        if (!job_plan_is_at(plan, s, rank))
             continue;
         for (size_t i = 0; i < 2; i++) {
             const json_t *is = json_array_get(opened, i);
@@ -356,7 +358,7 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
         job->loss = json_number_value(json_object_get(event, "loss"));
-        job->has_loss = true;
+        job->has_loss = json_is_number(json_object_get(event, "loss"));
     }
     job_log_publish(l, job, kind, event);
 }
@@ -365,11 +367,15 @@ void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, con
 {
     const char *through = json_string_value(json_object_get(body, "through"));
     const struct job_nodes *nodes = job_nodes(job);
-    const char *from = nodes->name[rank], *to = nodes->name[(rank + 1) % nodes->n];
-    if (!through || !strcmp(through, job->through[rank] ? job->through[rank] : ""))
+    const json_int_t other = json_integer_value(json_object_get(body, "to"));
+    if (!through || other < 0 || (size_t)other >= nodes->n)
         return;
-    free(job->through[rank]);
-    job->through[rank] = *through ? xstrndup(through, THROUGH_MAX) : NULL;
+    const char *from = nodes->name[rank], *to = nodes->name[other];
+    char **way = &job->through[rank][other];
+    if (!strcmp(through, *way ? *way : ""))
+        return;
+    free(*way);
+    *way = *through ? xstrndup(through, THROUGH_MAX) : NULL;
     if (*through)
         job_log_note(l, job, "the way from %s to %s is relayed through %s", from, to, through);
     else

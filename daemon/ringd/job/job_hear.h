@@ -36,7 +36,7 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
 /* False: the event is none. An answer of a conversation, after which more may be said: it is the
  * result until the next one comes. */
 bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
-/* The way to the next rank goes through another node now, or is direct again. */
+/* The way to the rank `to` goes through another node now, or is direct again. */
 void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
 
 #endif

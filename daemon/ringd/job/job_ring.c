@@ -97,6 +97,19 @@ static void describe_work(const struct member *m, const uint8_t self[16], const 
         snprintf(why, size, "node %s holds %d stages, as many as it can", m->name, MEMBER_STAGES);
 }
 
+/* Those are for the head alone. A training that goes on begins with none. */
+static void look_for_adapters(const struct job_ring *j, const struct job *job, char *why, size_t size)
+{
+    const struct job_spec *s = &job->asked;
+    const char *name;
+    json_t *path;
+    bool is_here =
+        j->setup.has_model(j->setup.owner, s->adapter, NULL, why, size) &&
+        (job_is_again(job) || j->setup.has_model(j->setup.owner, s->init_adapter, NULL, why, size));
+    json_object_foreach ((json_t *)(uintptr_t)s->adapters, name, path)
+        is_here = is_here && j->setup.has_model(j->setup.owner, json_string_value(path), NULL, why, size);
+}
+
 /* A draft model is for the head alone. What has served before goes on without it until it is
  * there. */
 static void look_for_models(const struct job_ring *j, const struct job *job, const struct members_ring *ring,
@@ -109,6 +122,8 @@ static void look_for_models(const struct job_ring *j, const struct job *job, con
     if (j->setup.has_model(j->setup.owner, job->asked.model, ring, why, size) && job->asked.draft_model)
         j->setup.has_model(j->setup.owner, job->asked.draft_model, &head, must_wait ? why : unsaid,
                            must_wait ? size : sizeof unsaid);
+    if (!*why)
+        look_for_adapters(j, job, why, size);
 }
 
 bool job_ring_now(struct job_ring *j, const struct job *job, struct members_ring *ret, char *why, size_t size)

@@ -22,7 +22,8 @@ struct job_ring_setup { /* the pointers are borrowed */
     const struct cluster *cluster;
     struct members *members;
     void (*stands)(void *owner); /* time alone has made a ring or chain usable */
-    /* Have all these nodes the job's model? False: `why` is a sentence. NULL: it is not asked. */
+    /* Have all these nodes the job's model? Without a ring: has this node all of it, as it needs of
+     * an adapter? False: `why` is a sentence. NULL: it is not asked. */
     bool (*has_model)(void *owner, const char *model, const struct members_ring *ring, char *why,
                       size_t size);
     void *owner;

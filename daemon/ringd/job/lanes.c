@@ -63,7 +63,7 @@ static void on_up(void *owner, struct link *link)
     d->up = true;
     d->l->setup.ops->up(d->l->setup.owner, link, d->l->hello.to_rank, d->path);
     if (d->is_via)
-        d->l->setup.ops->relayed(d->l->setup.owner, d->l->through);
+        d->l->setup.ops->relayed(d->l->setup.owner, d->l->hello.to_rank, d->l->through);
     else
         update_via(d->l);
 }
@@ -226,7 +226,7 @@ static void update_via(struct lanes *l)
         direct = direct || l->dials[k].up;
     if (direct && v->up && !v->retired) {
         v->retired = true;
-        l->setup.ops->relayed(l->setup.owner, NULL);
+        l->setup.ops->relayed(l->setup.owner, l->hello.to_rank, NULL);
     } else if (direct && !v->up) {
         drop(v);
     }

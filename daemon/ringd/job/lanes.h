@@ -28,9 +28,9 @@ struct lanes_ops {
     /* There is none to the rank, with the reason: its node refused, or neither end answers the
      * other. */
     void (*refused)(void *owner, uint32_t rank, const char *text);
-    /* The connection is relayed through these nodes ("b, d"); NULL: it is direct again, and
-     * lanes_keeps the relayed one no more. */
-    void (*relayed)(void *owner, const char *through);
+    /* The connection to the rank is relayed through these nodes ("b, d"); NULL: it is direct again,
+     * and lanes_keeps the relayed one no more. */
+    void (*relayed)(void *owner, uint32_t rank, const char *through);
 };
 
 struct lanes_setup { /* all borrowed */

@@ -110,8 +110,7 @@ static void tell_end(struct worker *w, const char *cause, enum spawn_fate fate, 
 
 static void stop_dialing(struct worker *w)
 {
-    for (size_t i = 0; i < 2; i++)
-        lanes_stop(w->lanes[i]);
+    worker_stop_lanes(w);
     timer_stop(w->patience);
 }
 
@@ -402,6 +401,7 @@ static int read_open(struct worker *w, const json_t *body, json_int_t rank, stru
                     plan->ranks, w->ranks);
     if (!r) {
         snprintf(w->fingerprint, sizeof w->fingerprint, "%s", plan->fingerprint);
+        w->talks = job_plan_talks(plan, (size_t)rank);
         w->planned_bytes = plan->bytes[rank];
         mapped_done(&w->mapped);
         if (mapped_of_plan(&w->mapped, plan, (size_t)rank))
@@ -550,13 +550,6 @@ struct worker *worker_new(const struct worker_setup *setup)
     w->release = timer_new(setup->base, on_release, w);
     worker_rest_init(w);
     worker_absence_init(w);
-    for (size_t i = 0; i < 2; i++)
-        w->lanes[i] = lanes_new(&(struct lanes_setup){.base = setup->base,
-                                                      .members = setup->members,
-                                                      .peers = setup->peers,
-                                                      .relay = setup->relay,
-                                                      .ops = &worker_lanes_ops,
-                                                      .owner = w});
     w->counts = lane_counts_new();
     w->patience = timer_new(setup->base, on_patience, w);
     w->again = timer_new(setup->base, on_again, w);
@@ -568,8 +561,7 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
-    for (size_t i = 0; i < 2; i++)
-        lanes_free(w->lanes[i]);
+    worker_free_lanes(w);
     lane_counts_free(w->counts);
     spawn_free(w->stage);
     held_files_drop(&w->held);

@@ -62,8 +62,9 @@ struct worker {
     struct spawn *stage; /* owned; of a worker that is idle, it rests */
     enum worker_rest rest;
     struct timer *rest_over; /* owned: the end of the patience with it */
-    struct lanes *lanes
-        [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
+    uint32_t talks;          /* to these ranks, a bit each */
+    struct lanes
+        *lanes[RING_MAX_NODES];      /* owned: data connections to each rank; NULL: none were made so far */
     unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */
     struct absence absent;           /* the head, while it is out of reach */
     struct timer *missed;            /* owned: for too long */
@@ -164,9 +165,10 @@ void worker_rest_init(struct worker *w);
 void worker_absence_init(struct worker *w);
 
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
-extern const struct lanes_ops worker_lanes_ops;
 void worker_connect(struct worker *w);
 void worker_lane_lost(struct worker *w, const json_t *event); /* as the stage says */
 void worker_cut_lanes(struct worker *w);
+void worker_stop_lanes(struct worker *w);
+void worker_free_lanes(struct worker *w);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The data connections of a worker's job, to the next rank and to the one before: those that this
- * node dials and those that it takes, and each goes to the stage as a lane. Called by worker.c and
+ * The data connections of a worker's job, to the ranks that its own talks to: those that this node
+ * dials and those that it takes, and each goes to the stage as a lane. Called by worker.c and
  * by whoever accepts connections; loop thread. */
 #include <errno.h>
 #include <stdio.h>
@@ -24,14 +24,17 @@ static size_t next_rank(const struct worker *w)
     return (size_t)(w->rank + 1) % w->ranks;
 }
 
-static size_t prev_rank(const struct worker *w)
+static bool talks_to(const struct worker *w, size_t rank)
 {
-    return ((size_t)w->rank + w->ranks - 1) % w->ranks;
+    return rank < w->ranks && (w->talks >> rank & 1) != 0;
 }
 
 static bool all_reached(const struct worker *w)
 {
-    return w->ranks == 1 || (w->alive[next_rank(w)] && w->alive[prev_rank(w)]);
+    for (size_t rank = 0; rank < w->ranks; rank++)
+        if (talks_to(w, rank) && !w->alive[rank])
+            return false;
+    return true;
 }
 
 static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
@@ -79,6 +82,14 @@ static void on_lane_refused(void *owner, uint32_t rank, const char *text)
     worker_wait(w, REFUSED_US);
 }
 
+static bool keeps(const struct worker *w, uint64_t path)
+{
+    for (size_t rank = 0; rank < RING_MAX_NODES; rank++)
+        if (w->lanes[rank] && !lanes_keeps(w->lanes[rank], path))
+            return false;
+    return true;
+}
+
 /* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the
  * stage lets go of its lanes there, and of a relayed one that a direct one has replaced; what they
  * had not delivered goes over the others. */
@@ -88,9 +99,30 @@ void worker_cut_lanes(struct worker *w)
     uint64_t all[PATHS_MAX];
     size_t n = paths_all(w->setup.members, w->setup.peers, all);
     for (size_t i = 0; i < n; i++)
-        if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
+        if (keeps(w, all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
     worker_say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
+}
+
+static void on_relayed(void *owner, uint32_t rank, const char *through)
+{
+    struct worker *w = owner;
+    worker_tell(w, "job-relayed", json_pack("{s:i s:s}", "to", (int)rank, "through", through ? through : ""));
+    if (!through && w->state == WORKER_RUNNING)
+        worker_cut_lanes(w);
+}
+
+static struct lanes *lanes_to(struct worker *w, size_t rank)
+{
+    static const struct lanes_ops ops = {on_lane_up, on_lane_refused, on_relayed};
+    if (!w->lanes[rank])
+        w->lanes[rank] = lanes_new(&(struct lanes_setup){.base = w->setup.base,
+                                                         .members = w->setup.members,
+                                                         .peers = w->setup.peers,
+                                                         .relay = w->setup.relay,
+                                                         .ops = &ops,
+                                                         .owner = w});
+    return w->lanes[rank];
 }
 
 /* A data connection broke under a running job. The end that made it makes another, over whatever
@@ -112,44 +144,56 @@ void worker_lane_lost(struct worker *w, const json_t *event)
                  (long long)rank, seconds, why ? why : "");
         worker_wait(w, (uint64_t)seconds * 1000000 + WORKER_RETURN_US);
     }
-    lanes_lost(w->lanes[w->ranks > 2 && rank != (w->rank + 1) % (json_int_t)w->ranks], path);
+    lanes_lost(lanes_to(w, (size_t)rank), path);
 }
 
 void worker_lanes_changed(struct worker *w)
 {
-    for (size_t i = 0; i < 2; i++)
-        lanes_changed(w->lanes[i]);
+    for (size_t rank = 0; rank < RING_MAX_NODES; rank++)
+        if (w->lanes[rank])
+            lanes_changed(w->lanes[rank]);
 }
 
-static void on_relayed(void *owner, const char *through)
+void worker_stop_lanes(struct worker *w)
 {
-    struct worker *w = owner;
-    worker_tell(w, "job-relayed", json_pack("{s:s}", "through", through ? through : ""));
-    if (!through && w->state == WORKER_RUNNING)
-        worker_cut_lanes(w);
+    for (size_t rank = 0; rank < RING_MAX_NODES; rank++)
+        if (w->lanes[rank])
+            lanes_stop(w->lanes[rank]);
 }
 
-const struct lanes_ops worker_lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
+void worker_free_lanes(struct worker *w)
+{
+    for (size_t rank = 0; rank < RING_MAX_NODES; rank++)
+        lanes_free(w->lanes[rank]);
+}
 
-static void connect_to(struct worker *w, struct lanes *lanes, size_t rank, bool relays)
+/* Through other nodes each rank calls the next one, and others that come behind it; of two, only
+ * the first. */
+static bool relays_to(const struct worker *w, size_t rank)
+{
+    if (rank == next_rank(w))
+        return w->ranks > 2 || w->rank == 0;
+    return (size_t)w->rank != (rank + 1) % w->ranks && (size_t)w->rank < rank;
+}
+
+static void connect_to(struct worker *w, size_t rank)
 {
     struct link_hello hello = {
         .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)rank, .dim = w->dim};
     memcpy(hello.head_id, w->head, 16);
     memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
-    lanes_start(lanes, w->nodes[rank], &hello, relays);
+    lanes_start(lanes_to(w, rank), w->nodes[rank], &hello, relays_to(w, rank));
 }
 
-/* Through other nodes each rank calls the next one; of two, only the first. */
 void worker_connect(struct worker *w)
 {
     if (w->ranks == 1) {
         worker_tell(w, "job-connected", json_object());
         return;
     }
-    connect_to(w, w->lanes[0], next_rank(w), w->ranks > 2 || w->rank == 0);
-    if (w->ranks > 2)
-        connect_to(w, w->lanes[1], prev_rank(w), false);
+    for (size_t rank = 0; rank < w->ranks; rank++)
+        if (talks_to(w, rank))
+            connect_to(w, rank);
 }
 
 void worker_no_stage(const struct worker_setup *s, const struct link_hello *peer, char *why, size_t size)
@@ -165,8 +209,7 @@ int worker_data_hello(const struct worker *w, const struct link_hello *peer, cha
                 !memcmp(peer->head_id, w->head, 16);
     if (!ours)
         worker_no_stage(&w->setup, peer, why, size);
-    else if (peer->to_rank != w->rank || w->ranks < 2 || (from != prev_rank(w) && from != next_rank(w)) ||
-             memcmp(peer->node_id, w->nodes[from], 16))
+    else if (peer->to_rank != w->rank || !talks_to(w, from) || memcmp(peer->node_id, w->nodes[from], 16))
         snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
                  w->rank);
     else if (strcmp(peer->fingerprint, w->fingerprint))
@@ -189,7 +232,7 @@ void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
         return;
     }
     uint64_t path = peers_path_of(w->setup.peers, link, w->nodes[from_rank]);
-    lanes_came(w->lanes[w->ranks > 2 && from_rank == prev_rank(w)], path);
+    lanes_came(lanes_to(w, from_rank), path);
     hand_over(w, link, from_rank,
               path ? path
                    : paths_at(w->setup.members, w->setup.peers,

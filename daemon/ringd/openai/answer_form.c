@@ -48,6 +48,24 @@ static json_t *call_of_deepseek(const char *name, json_t *arguments, const struc
     return json_pack("{s:o s:s s:s}", "schema", arguments, "before", before, "after", after);
 }
 
+static json_t *call_of_kimi(const char *name, json_t *arguments)
+{
+    char before[FRAME_MAX];
+    snprintf(before, sizeof before, MARK_KIMI_CALLS MARK_KIMI_CALL "functions.%s:0" MARK_KIMI_SEP, name);
+    return json_pack("{s:o s:s s:s}", "schema", arguments, "before", before, "after",
+                     MARK_KIMI_CALL_END MARK_KIMI_CALLS_END);
+}
+
+/* `arguments` is taken. */
+static json_t *call_of(const char *name, json_t *arguments, const struct chat_format *f)
+{
+    switch (f->calls->style) {
+    case CALL_DEEPSEEK: return call_of_deepseek(name, arguments, f);
+    case CALL_KIMI: return call_of_kimi(name, arguments);
+    default: return call_in_json(name, arguments, f);
+    }
+}
+
 /* A call of each tool that may be called. */
 static void add_calls(json_t *values, const struct completion_request *q, const struct chat_format *f)
 {
@@ -58,9 +76,7 @@ static void add_calls(json_t *values, const struct completion_request *q, const 
         const char *name = json_string_value(json_object_get(function, "name"));
         if (!name || (q->tool_choice == TOOLS_NAMED && strcmp(name, q->tool_name) != 0))
             continue;
-        json_t *arguments = arguments_of(function);
-        json_array_append_new(values, f->calls->style == CALL_DEEPSEEK ? call_of_deepseek(name, arguments, f)
-                                                                       : call_in_json(name, arguments, f));
+        json_array_append_new(values, call_of(name, arguments_of(function), f));
     }
 }
 
@@ -82,14 +98,22 @@ int answer_form_of(json_t **ret, const struct completion_request *q, const struc
         return refusal_set(
             refusal, REFUSAL_UNSUPPORTED, "tool_choice",
             "\"tool_choice\" cannot ask for a call: the chat template of this model shows no form "
-            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek)");
+            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek, Kimi-K2, gpt-oss)");
+    const bool may_call = f->calls && q->tools && q->tool_choice != TOOLS_NONE;
+    if (f->in_channels && may_call && (must_call || q->form))
+        return refusal_set(refusal, REFUSAL_UNSUPPORTED, must_call ? "tool_choice" : "response_format",
+                           "this model says in special tokens that it calls a tool, and no form can hold "
+                           "those: ask for a form or give it tools, and leave \"tool_choice\" at \"auto\"");
     if (must_call || q->form == ANSWER_SCHEMA)
         *ret = values_of(q, f, must_call);
     else if (q->form == ANSWER_GRAMMAR)
         *ret = json_pack("{s:s}", "grammar", q->grammar);
     else
         *ret = q->form == ANSWER_JSON ? json_pack("{s:b}", "json", 1) : NULL;
-    if (*ret && f->reasons) {
+    if (*ret && f->in_channels) {
+        json_object_set_new(*ret, "opens", json_string(MARK_START "assistant"));
+        json_object_set_new(*ret, "closes", json_string(MARK_CHANNEL "final" MARK_MESSAGE));
+    } else if (*ret && f->reasons) {
         json_object_set_new(*ret, "opens", json_string(MARK_THINK));
         json_object_set_new(*ret, "closes", json_string(MARK_THINK_END));
     }

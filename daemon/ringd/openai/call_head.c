@@ -126,13 +126,36 @@ static enum call_head_state read_deepseek(struct head_cursor *c, char name[CALL_
     return c->state;
 }
 
+/* A name without what goes before it, or without its number, is taken as it is. */
+static enum call_head_state read_kimi(struct head_cursor *c, char name[CALL_NAME_MAX + 1])
+{
+    static const char before[] = "functions.";
+    if (c->state == CALL_HEAD_FOUND)
+        skip_space(c);
+    want_name(c, MARK_KIMI_SEP, name);
+    want_after_space(c, "{");
+    want_plain(c, name);
+    if (c->state != CALL_HEAD_FOUND)
+        return c->state;
+    char *number = strrchr(name, ':');
+    if (number && number > name && number[1] && !number[1 + strspn(number + 1, "0123456789")])
+        *number = '\0';
+    if (!strncmp(name, before, strlen(before)) && name[strlen(before)])
+        memmove(name, name + strlen(before), strlen(name + strlen(before)) + 1);
+    return c->state;
+}
+
 enum call_head_state call_head_read(enum call_style style, const char *text, size_t n,
                                     char ret_name[CALL_NAME_MAX + 1])
 {
     struct head_cursor c = {.text = text, .n = n, .state = CALL_HEAD_FOUND};
     if (n > CALL_HEAD_MAX)
         return CALL_HEAD_NONE;
-    return style == CALL_DEEPSEEK ? read_deepseek(&c, ret_name) : read_json(&c, ret_name);
+    switch (style) {
+    case CALL_DEEPSEEK: return read_deepseek(&c, ret_name);
+    case CALL_KIMI: return read_kimi(&c, ret_name);
+    default: return read_json(&c, ret_name);
+    }
 }
 
 static bool keep_name(const char *name, size_t n, char ret[CALL_NAME_MAX + 1])

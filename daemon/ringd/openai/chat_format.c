@@ -12,6 +12,11 @@ static const struct call_format formats[] = {
      .begins = {MARK_DEEPSEEK_CALL},
      .ends = {MARK_DEEPSEEK_CALL_END, MARK_DEEPSEEK_CALLS_END},
      .skips = "`"},
+    {.name = "kimi",
+     .style = CALL_KIMI,
+     .opens = {MARK_KIMI_CALLS},
+     .begins = {MARK_KIMI_CALL},
+     .ends = {MARK_KIMI_CALL_END, MARK_KIMI_CALLS_END}},
     {.name = "hermes", .style = CALL_JSON, .begins = {"<tool_call>"}, .ends = {"</tool_call>"}, .skips = "}"},
     {.name = "llama3",
      .style = CALL_JSON,
@@ -19,6 +24,7 @@ static const struct call_format formats[] = {
      .skips = ";,",
      .is_bare = true,
      .takes_code = true},
+    {.name = "harmony", .style = CALL_MESSAGE},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -27,6 +33,8 @@ static const struct {
     const char *text, *format;
 } signs[] = {
     {MARK_DEEPSEEK_CALLS, "deepseek"},
+    {MARK_CHANNEL "commentary", "harmony"},
+    {MARK_KIMI_CALLS, "kimi"},
     {"<tool_call>", "hermes"},
     {"<|python_tag|>", "llama3"},
     /* Llama 3.2 has no such marker, and names the form in its instructions. */
@@ -58,6 +66,7 @@ struct chat_format chat_format_of(const char *chat_template, size_t n)
 {
     struct chat_format f = {.reasons =
                                 has(chat_template, n, MARK_THINK) || has(chat_template, n, MARK_THINK_END),
+                            .in_channels = has(chat_template, n, MARK_CHANNEL "final" MARK_MESSAGE),
                             .calls_in_code = has(chat_template, n, "```json"),
                             .arguments_are_text = joins_arguments(chat_template, n)};
     for (size_t i = 0; i < sizeof signs / sizeof *signs && !f.calls; i++)

@@ -3,8 +3,8 @@
  * How a model writes what is more than plain text: its reasoning, and its calls of tools. The chat
  * template of the model shows it, because it writes the same for earlier turns. The formats are
  * those of Hermes and Qwen (github.com/NousResearch/Hermes-Function-Calling), Llama 3.x (Meta's
- * "Llama 3.1 model card and prompt formats"), and DeepSeek V3, R1 and V3.1 (their templates). Pure:
- * any thread. */
+ * "Llama 3.1 model card and prompt formats"), DeepSeek V3, R1 and V3.1, and Kimi-K2 (their
+ * templates), and gpt-oss (github.com/openai/harmony). Pure: any thread. */
 #ifndef DAEMON_OPENAI_CHAT_FORMAT_H
 #define DAEMON_OPENAI_CHAT_FORMAT_H
 
@@ -15,6 +15,8 @@
 enum call_style {
     CALL_JSON,     /* {"name": …, "arguments" or "parameters": {…}} */
     CALL_DEEPSEEK, /* function SEP name \n ```json \n {…}, or in V3.1 name SEP {…} */
+    CALL_KIMI,     /* functions.name:0 SEP {…}, with the number of the call */
+    CALL_MESSAGE,  /* the head of a message names the tool, and its text is {…} */
 };
 
 enum { CALL_MARKERS = 4 };
@@ -35,13 +37,14 @@ struct call_format {
 struct chat_format {
     const struct call_format *calls; /* static, or NULL: the model has no tools that we know */
     bool reasons;                    /* the answer may begin with <think> */
+    bool in_channels;                /* or it is messages in channels, with reasoning in one of them */
     bool calls_in_code;              /* of DeepSeek V3 and R1: arguments stand in ```json … ``` */
     bool arguments_are_text;         /* the template joins arguments to texts: they are no objects */
 };
 
 /* From the source of a chat template. */
 struct chat_format chat_format_of(const char *chat_template, size_t n);
-/* "hermes", "llama3" or "deepseek"; NULL where there is none of this name. */
+/* "hermes", "llama3", "deepseek", "kimi" or "harmony"; NULL where there is none of this name. */
 const struct call_format *call_format_named(const char *name);
 
 /* Does a prompt, as the template wrote it, end within reasoning that the answer goes on with? */

@@ -12,6 +12,19 @@
 #define MARK_DEEPSEEK_CALL "<｜tool▁call▁begin｜>"
 #define MARK_DEEPSEEK_CALL_END "<｜tool▁call▁end｜>"
 #define MARK_DEEPSEEK_SEP "<｜tool▁sep｜>"
+#define MARK_KIMI_CALLS "<|tool_calls_section_begin|>"
+#define MARK_KIMI_CALLS_END "<|tool_calls_section_end|>"
+#define MARK_KIMI_CALL "<|tool_call_begin|>"
+#define MARK_KIMI_CALL_END "<|tool_call_end|>"
+#define MARK_KIMI_SEP "<|tool_call_argument_begin|>"
+
+/* gpt-oss's, of messages. */
+#define MARK_START "<|start|>"
+#define MARK_CHANNEL "<|channel|>"
+#define MARK_MESSAGE "<|message|>"
+#define MARK_END "<|end|>"
+#define MARK_CALL "<|call|>"
+#define MARK_RETURN "<|return|>"
 
 enum { MARKER_BYTES = 64 }; /* more than the longest has */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Bytes pass three gates: characters (char_gate.c), stop strings (stop_scan.c), and the states here
- * and in text_calls.c, one byte at a time. So a cut between tokens cannot matter. What a push
- * releases is joined before it is given out. */
+ * and in text_calls.c, or those in text_channels.c, one byte at a time. So a cut between tokens
+ * cannot matter. What a push releases is joined before it is given out. */
 #include "daemon/ringd/openai/text_parts_impl.h"
 
 #include <stdlib.h>
@@ -177,6 +177,10 @@ void parts_step(struct text_parts *p, char c)
 {
     if (p->is_ended)
         return;
+    if (p->setup.format.in_channels) {
+        parts_step_channel(p, c);
+        return;
+    }
     if (p->state > PARTS_LAST_PLAIN) {
         parts_step_call(p, c);
         return;
@@ -242,7 +246,9 @@ void text_parts_end(struct text_parts *p)
             parts_step(p, ready[i]);
     }
     p->is_ended = true;
-    if (p->state > PARTS_LAST_PLAIN)
+    if (p->setup.format.in_channels)
+        parts_end_channel(p);
+    else if (p->state > PARTS_LAST_PLAIN)
         parts_end_call(p);
     else
         end_plain(p);

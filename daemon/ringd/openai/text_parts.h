@@ -14,6 +14,8 @@
  *   that is certain of each call, because none is given out before its arguments are a whole JSON
  *   object. Without it a call is given out as soon as its name is known, and its arguments as they
  *   come; if the model breaks off, or writes no JSON, the call ends there.
+ * - Messages in channels (chat_format.in_channels) have heads, which are no text: see
+ *   text_channels.c. Reasoning may then come more than once.
  *
  * Bounds: SPACE_HELD bytes of space, STOP_BYTES, CALL_BYTES_MAX of one call. Pure: any thread. */
 #ifndef DAEMON_OPENAI_TEXT_PARTS_H

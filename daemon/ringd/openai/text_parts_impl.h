@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the reader of what a model wrote (text_parts.c, text_calls.c). */
+ * Inside the reader of what a model wrote (text_parts.c, text_calls.c, text_channels.c). */
 #ifndef DAEMON_OPENAI_TEXT_PARTS_IMPL_H
 #define DAEMON_OPENAI_TEXT_PARTS_IMPL_H
 
@@ -46,7 +46,7 @@ struct text_parts {
     struct out_text raw;
     size_t body, arguments; /* offsets in `raw`: behind the marker; at the first bracket */
     struct json_span span;
-    bool is_bare; /* it had no marker */
+    bool is_bare; /* it had no marker; of a message: nothing of it was given out */
     char name[CALL_NAME_MAX + 1];
     /* what this push gives out */
     struct out_text out;
@@ -64,5 +64,9 @@ void parts_step(struct text_parts *p, char c);
 void parts_begin_call(struct text_parts *p, const char *text, size_t n, bool is_bare);
 void parts_step_call(struct text_parts *p, char c);
 void parts_end_call(struct text_parts *p);
+
+/* Of a format whose answers are messages in channels. */
+void parts_step_channel(struct text_parts *p, char c);
+void parts_end_channel(struct text_parts *p);
 
 #endif

@@ -212,6 +212,35 @@ int turns_of_openai(json_t **ret, const json_t *messages, struct refusal *refusa
     return rc;
 }
 
+/* What was said before a call is written as thought too. */
+static void think_aloud(json_t *turn)
+{
+    struct out_text all = {0};
+    const json_t *said[] = {json_object_get(turn, "thinking"), json_object_get(turn, "content")};
+    for (size_t i = 0; i < 2; i++)
+        if (json_string_length(said[i]))
+            turn_join(&all, said[i]);
+    json_object_del(turn, "thinking");
+    json_object_del(turn, "content");
+    if (all.len)
+        json_object_set_new(turn, "thinking", turn_text(&all));
+    out_text_done(&all);
+}
+
+json_t *turns_in_channels(const json_t *messages)
+{
+    json_t *copy = json_deep_copy(messages), *turn;
+    size_t i;
+    json_array_foreach (copy, i, turn) {
+        if (json_object_get(turn, "reasoning_content"))
+            json_object_set(turn, "thinking", json_object_get(turn, "reasoning_content"));
+        json_object_del(turn, "reasoning_content");
+        if (json_object_get(turn, "tool_calls"))
+            think_aloud(turn);
+    }
+    return copy;
+}
+
 json_t *turns_with_text_arguments(const json_t *messages)
 {
     json_t *copy = json_deep_copy(messages), *turn, *call;

@@ -20,6 +20,11 @@ int turns_of_openai(json_t **ret, const json_t *messages, struct refusal *refusa
  * of a user's message there, becomes a message of its own. */
 int turns_of_anthropic(json_t **ret, const json_t *system, const json_t *messages, struct refusal *refusal);
 
+/* For a template of messages in channels (chat_format.in_channels): a copy with reasoning as
+ * "thinking". Beside calls that is all the text there is: such templates take no "content" of null,
+ * and no two texts. A new reference. */
+json_t *turns_in_channels(const json_t *messages);
+
 /* For a template that joins arguments to texts (chat_format.arguments_are_text): a copy of the
  * messages with arguments as texts of JSON. A new reference. */
 json_t *turns_with_text_arguments(const json_t *messages);

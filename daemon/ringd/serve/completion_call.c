@@ -233,6 +233,15 @@ static json_t *choice_fields(const struct completion_request *q, size_t prompt)
     return json;
 }
 
+/* As its template wants them. A new reference. */
+static json_t *messages_of(const struct completion *c)
+{
+    json_t *messages = c->request.messages;
+    return c->format.in_channels          ? turns_in_channels(messages)
+           : c->format.arguments_are_text ? turns_with_text_arguments(messages)
+                                          : json_incref(messages);
+}
+
 static json_t *ask_of(const struct completion *c, size_t prompt)
 {
     const struct completion_request *q = &c->request;
@@ -245,9 +254,7 @@ static json_t *ask_of(const struct completion *c, size_t prompt)
                             p->text ? json_stringn(p->text, p->ntext) : json_incref((json_t *)p->token));
         return json;
     }
-    json_object_set_new(json, "messages",
-                        c->format.arguments_are_text ? turns_with_text_arguments(q->messages)
-                                                     : json_incref(q->messages));
+    json_object_set_new(json, "messages", messages_of(c));
     json_object_set_new(json, "generation", json_boolean(!q->continues));
     if (q->tools && q->tool_choice != TOOLS_NONE)
         json_object_set(json, "tools", q->tools);

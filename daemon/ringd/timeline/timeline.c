@@ -299,26 +299,24 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
 /* NULL where it cannot be had. */
 static struct plan *compile(const struct timeline *t, const struct planned *shape)
 {
-    struct sched *sched = NULL;
+    struct job_orders orders;
     struct plan *plan = NULL;
     struct err err;
-    const struct sched_request want = job_plan_schedule(t->made, shape->microbatches);
     bool recompute[JOB_MAX_STAGES];
     job_plan_recompute(t->made, recompute);
-    if (shape->microbatches * t->made->stages > CELLS_MAX || sched_make(&sched, &want, &err))
+    if (shape->microbatches * t->made->stages > CELLS_MAX ||
+        job_orders_make(&orders, t->made, shape->microbatches, shape->steps, &err))
         return NULL;
     struct plan_request req = {.program = PROGRAM_TRAIN,
-                               .sched = sched,
-                               .ranks = t->ranks,
                                .steps = shape->steps,
                                .adapter_of_step = shape->whose,
                                .tied = shape->tied,
                                .lowest_trained = shape->lowest,
                                .recompute = recompute};
-    if (sched->stages <= t->made->stages &&
-        plan_compile(&plan, &req, &err)) /* more: an order of another job */
+    job_orders_request(&req, &orders, t->made);
+    if (plan_compile(&plan, &req, &err))
         plan = NULL;
-    sched_free(sched);
+    job_orders_done(&orders);
     return plan;
 }
 
@@ -464,7 +462,9 @@ static struct frame measure(const struct timeline *t, const struct step_clock *c
 
 static int microbatch(const struct row *row)
 {
-    return row->kind == TASK_NORM || row->kind == TASK_UPDATE ? -1 : row->mb;
+    const enum task_kind kind = (enum task_kind)row->kind;
+    const bool is_of_one = task_is_compute(kind) || kind == TASK_LOSS || kind == TASK_TOKEN;
+    return is_of_one ? row->mb : -1;
 }
 
 static json_t *rank_encode(const struct timeline *t, size_t rank, double zero, const struct plan *plan)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The compute thread's side, and the start and end of lanes with their threads. It is above
- * exchange_send.c and exchange_receive.c, which are above exchange_lane.c and exchange_state.c. */
+ * The compute thread's side, and the start and end of lanes with their threads. All other files of
+ * the exchange are below. */
 #include "daemon/stage/exchange/exchange_impl.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,6 +83,13 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
         free(x);
         return err_set(err, -ENOMEM, "out of memory");
     }
+    x->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (x->event < 0) {
+        const int e = errno;
+        free(scratch);
+        free(x);
+        return err_set(err, -e, "no event for the data connections: %s", strerror(e));
+    }
     x->scratch = scratch;
     x->progress = progress;
     x->rekey_ns = REKEY_NS;
@@ -97,10 +105,11 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
 
 static struct neighbor *neighbor_new(struct exchange *x, uint32_t rank)
 {
-    if (x->n == MAX_NEIGHBORS)
+    const int event = x->n < MAX_NEIGHBORS ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (event < 0)
         return NULL;
     struct neighbor *p = &x->neighbors[x->n++];
-    *p = (struct neighbor){.x = x, .rank = rank};
+    *p = (struct neighbor){.x = x, .rank = rank, .event = event};
     p->out_tail = &p->out;
     pthread_cond_init(&p->placed, NULL);
     pthread_condattr_t attr;
@@ -109,6 +118,7 @@ static struct neighbor *neighbor_new(struct exchange *x, uint32_t rank)
     for (size_t i = 0; i < MAX_LANES; i++) {
         pthread_cond_init(&p->sync[i].work, &attr);
         pthread_cond_init(&p->sync[i].turn, NULL);
+        pthread_cond_init(&p->sync[i].back, NULL);
         pthread_mutex_init(&p->sync[i].reading, NULL);
     }
     pthread_condattr_destroy(&attr);
@@ -122,7 +132,7 @@ static struct lane *free_lane(struct neighbor *p)
     for (size_t i = 0; i < MAX_LANES; i++) {
         struct lane *l = &p->lanes[i];
         if (l->used && l->broken) {
-            while (l->lent)
+            while (l->lent || l->read_here)
                 pthread_cond_wait(&l->sync->turn, &p->x->lock);
             pthread_mutex_unlock(&p->x->lock);
             lane_stop(l);
@@ -150,14 +160,18 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                            .fd = fd,
                            .tx = *tx,
                            .rx = *rx,
+                           .readers = WORKERS,
                            .used = true};
     if (l) {
         lane_keyed(l);
         p->share[lane_index(l)] = (struct share_lane){.alive = true};
     }
     pthread_mutex_unlock(&x->lock);
+    if (!p && x->n < MAX_NEIGHBORS)
+        return err_set(err, -EMFILE, "no event for the data connections to rank %u", rank);
     if (!p)
-        return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);
+        return err_set(err, -E2BIG, "rank %u is one more than the %d that a job can have", rank,
+                       MAX_NEIGHBORS);
     if (!l)
         return err_set(err, -EMLINK, "rank %u is reached over %d connections already", rank, MAX_LANES);
     int r = lane_start(l);
@@ -224,9 +238,11 @@ static void neighbor_done(struct neighbor *p)
     for (size_t i = 0; i < MAX_LANES; i++) {
         pthread_cond_destroy(&p->sync[i].work);
         pthread_cond_destroy(&p->sync[i].turn);
+        pthread_cond_destroy(&p->sync[i].back);
         pthread_mutex_destroy(&p->sync[i].reading);
     }
     pthread_cond_destroy(&p->placed);
+    close(p->event);
 }
 
 void exchange_free(struct exchange *x)
@@ -239,8 +255,10 @@ void exchange_free(struct exchange *x)
         for (size_t l = 0; l < MAX_LANES; l++)
             if (x->neighbors[i].lanes[l].used)
                 shutdown(x->neighbors[i].lanes[l].fd, SHUT_RDWR);
-        for (size_t l = 0; l < MAX_LANES; l++)
+        for (size_t l = 0; l < MAX_LANES; l++) {
             pthread_cond_broadcast(&x->neighbors[i].sync[l].work);
+            pthread_cond_broadcast(&x->neighbors[i].sync[l].back);
+        }
     }
     pthread_mutex_unlock(&x->lock);
     for (size_t i = 0; i < x->n; i++)
@@ -249,7 +267,9 @@ void exchange_free(struct exchange *x)
         exchange_free_buffer(x->pool[i].at);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
+    close(x->event);
     free(x->scratch);
+    free(x->chunk);
     free(x);
 }
 
@@ -273,15 +293,22 @@ int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, 
     return 0;
 }
 
+static int ready_locked(struct exchange *x, struct neighbor *p, const struct msg_key *key)
+{
+    x->seen = x->changes;
+    const struct inbox *in = exchange_find_inbox(p, key);
+    return x->abandoned ? -ECANCELED : in && in->state == IN_ARRIVED;
+}
+
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
 {
     struct neighbor *p = neighbor_of(x, from);
     if (!p)
         return -ENOTCONN;
     pthread_mutex_lock(&x->lock);
-    x->seen = x->changes;
-    struct inbox *in = exchange_find_inbox(p, key);
-    int r = x->abandoned ? -ECANCELED : in && in->state == IN_ARRIVED;
+    int r;
+    while (!(r = ready_locked(x, p, key)) && x->attends && attend_read(x))
+        ;
     pthread_mutex_unlock(&x->lock);
     return r;
 }
@@ -305,14 +332,21 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
     return buffer;
 }
 
+static int room_locked(struct exchange *x, const struct neighbor *p, size_t limit)
+{
+    x->seen = x->changes;
+    return x->abandoned ? -ECANCELED : p->nout < limit;
+}
+
 int exchange_room(struct exchange *x, uint32_t to, size_t limit)
 {
     struct neighbor *p = neighbor_of(x, to);
     if (!p)
         return -ENOTCONN;
     pthread_mutex_lock(&x->lock);
-    x->seen = x->changes;
-    int r = x->abandoned ? -ECANCELED : p->nout < limit;
+    int r;
+    while (!(r = room_locked(x, p, limit)) && x->attends && attend_read(x))
+        ;
     pthread_mutex_unlock(&x->lock);
     return r;
 }
@@ -345,6 +379,7 @@ static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, v
     *p->out_tail = out;
     p->out_tail = &out->next;
     p->nout++;
+    here |= p->attended; /* it waits for the message, and no kick is for it alone */
     p->unkicked |= !here;
     if (here && !exchange_send_here(p, out))
         exchange_wake_senders(p);
@@ -362,25 +397,49 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
     return send_on(x, to, key, buffer, size, false);
 }
 
-static void kick_locked(struct exchange *x)
-{
-    for (size_t i = 0; i < x->n; i++)
-        if (x->neighbors[i].unkicked)
-            exchange_wake_senders(&x->neighbors[i]);
-}
-
 void exchange_kick(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    kick_locked(x);
+    exchange_kick_locked(x, false);
+    pthread_mutex_unlock(&x->lock);
+}
+
+int exchange_attend(struct exchange *x, uint32_t rank)
+{
+    static const uint64_t one = 1;
+    struct neighbor *p = neighbor_of(x, rank);
+    if (!p)
+        return -ENOTCONN;
+    if (p->attended) /* only this thread changes that */
+        return 0;
+    if (!x->chunk)
+        x->chunk = malloc(CHUNK);
+    if (!x->chunk)
+        return -ENOMEM;
+    pthread_mutex_lock(&x->lock);
+    const int e = write(p->event, &one, sizeof one) < 0 ? -errno : 0;
+    if (!e)
+        p->attended = x->attends = true;
+    pthread_mutex_unlock(&x->lock);
+    return e;
+}
+
+void exchange_leave(struct exchange *x)
+{
+    if (!x->attends) /* only this thread changes that */
+        return;
+    pthread_mutex_lock(&x->lock);
+    attend_leave(x);
     pthread_mutex_unlock(&x->lock);
 }
 
 void exchange_wait(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    kick_locked(x);
+    exchange_kick_locked(x, false);
     x->waiting = true;
+    if (x->attends)
+        attend_wait(x);
     while (x->changes == x->seen)
         pthread_cond_wait(&x->changed, &x->lock);
     x->waiting = false;
@@ -392,6 +451,10 @@ void exchange_abandon(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
     x->abandoned = true;
+    for (size_t i = 0; i < x->n; i++)
+        for (size_t l = 0; l < MAX_LANES; l++)
+            if (x->neighbors[i].lanes[l].read_here) /* of a record perhaps half has come */
+                shutdown(x->neighbors[i].lanes[l].fd, SHUT_RD);
     exchange_changed(x);
     pthread_mutex_unlock(&x->lock);
 }
@@ -415,6 +478,7 @@ int exchange_flush(struct exchange *x, int seconds)
     until.tv_sec += seconds;
     int r = 0;
     pthread_mutex_lock(&x->lock);
+    attend_leave(x);
     x->flushing = true;
     for (size_t i = 0; i < x->n; i++)
         exchange_wake_senders(&x->neighbors[i]); /* acknowledgements may be held back */

@@ -72,6 +72,16 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
  * anything that takes long: exchange_wait does it itself. */
 void exchange_kick(struct exchange *x);
 
+/* From now on the compute thread reads by itself what the rank sends it: in exchange_wait, and
+ * where it asks for what has not come. There it looks for some 100 µs before it sleeps. A message
+ * takes half as long that way as over the receiving threads, if all that is between two waits are
+ * small messages and computing. What is queued or has to be said leaves with the next message, or
+ * when it sleeps. −errno: −ENOTCONN, −ENOMEM, or why an event cannot be written. exchange_leave
+ * gives all ranks back to the receiving threads, as exchange_flush does; to be called before the
+ * caller waits for anything but the exchange. exchange_kick then says what was held back. */
+int exchange_attend(struct exchange *x, uint32_t rank);
+void exchange_leave(struct exchange *x);
+
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or
  * left, a connection broke. */
 void exchange_wait(struct exchange *x);

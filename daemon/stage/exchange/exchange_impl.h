@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The exchange's inside. From the bottom: exchange_state.c (buffers and messages), exchange_lane.c
- * (what a lane's threads share), exchange_rate.c (its speed), exchange_{send,receive}.c (its
- * threads), exchange.c (the compute thread's side, and lanes as a whole). */
+ * (what a lane's threads share), exchange_rate.c (its speed), exchange_receive.c (threads),
+ * exchange_attend.c (the compute thread in their place), exchange_send.c (threads), exchange.c (the
+ * compute thread's side, and lanes as a whole). */
 #ifndef DAEMON_EXCHANGE_IMPL_H
 #define DAEMON_EXCHANGE_IMPL_H
 
@@ -21,7 +22,7 @@ enum {
         64 *
         1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
     UNTOLD_MAX = 16,
-    MAX_NEIGHBORS = 2, /* previous and next in the ring */
+    MAX_NEIGHBORS = 15, /* ranks of a job but this one: those that it talks to */
     MAX_LANES =
         6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
     WORKERS =
@@ -75,6 +76,7 @@ struct credit { /* a key the neighbor has room for, before we had the message */
 struct lane_sync { /* lives as long as the neighbor: threads of others may be about to wake this lane's */
     pthread_cond_t work; /* there may be something to send */
     pthread_cond_t turn; /* for a sender that has sealed before those ahead of it have sent */
+    pthread_cond_t back; /* for receivers: the compute thread attends to the neighbor no more */
     pthread_mutex_t
         reading; /* the receiver that holds it reads the next record, and opens it after letting go. Before the lock */
 };
@@ -85,7 +87,9 @@ struct lane {
     int fd;
     struct seal tx;   /* under the lock */
     int64_t keyed_at; /* when it last got a key; the same */
-    struct seal rx;   /* of the receiver that reads */
+    struct seal rx;   /* of the receiver that reads, or of the compute thread while there is none */
+    unsigned readers; /* receivers that have not made room for the compute thread */
+    bool read_here;   /* the compute thread is reading a record */
     pthread_t threads[2 * WORKERS];
     size_t nthreads;
     struct progress_lane *count; /* borrowed: the exchange's progress */
@@ -112,6 +116,8 @@ struct neighbor {
     size_t nout;
     struct credit *credits;
     size_t ncredits;
+    bool attended; /* the compute thread reads its lanes, once their receivers have made room */
+    int event;     /* eventfd: readable as long as it is attended; wakes receivers that wait for a record */
     bool
         unkicked; /* credits, acknowledgements or queued messages are left to go out together: exchange_kick */
     struct msg_key recent[RECENT];
@@ -125,6 +131,9 @@ struct exchange {
     uint64_t changes, seen;
     bool closing, flushing, abandoned;
     bool waiting; /* the compute thread does, and will tell what has come to be told meanwhile */
+    bool attends; /* to a neighbor at least */
+    bool polling; /* the compute thread sleeps in poll, and is woken through: */
+    int event;    /* eventfd */
     struct neighbor neighbors[MAX_NEIGHBORS];
     size_t n;
     struct {
@@ -132,7 +141,8 @@ struct exchange {
         size_t cap;
     } pool[MAX_POOL];
     size_t npool;
-    uint8_t *scratch;          /* owned: the compute thread's, for what it sends itself */
+    uint8_t *scratch;          /* owned: the compute thread's, for what it sends itself, */
+    uint8_t *chunk;            /* owned: and for a chunk that is here already, or NULL */
     struct progress *progress; /* borrowed */
     struct lane_loss {         /* a lane that broke while there was nobody to tell */
         uint32_t rank;
@@ -155,6 +165,9 @@ void exchange_changed(struct exchange *x); /* wakes the compute thread */
  * look by itself. */
 void exchange_wake_senders(struct neighbor *p);
 void exchange_wake_sender(struct lane *l);
+/* What is left to go out together goes: to all, or to those that the compute thread does not attend
+ * to, because its next message takes it along. */
+void exchange_kick_locked(struct exchange *x, bool all);
 void exchange_free_buffer(void *buffer); /* not back to the pool */
 void exchange_release_locked(struct exchange *x, void *buffer);
 struct inbox *exchange_find_inbox(struct neighbor *p, const struct msg_key *key);
@@ -181,6 +194,14 @@ void request_short_timeslice(void); /* the calling thread's first words */
 /* r: why, a negative errno. It gives back what it had not finished: its chunks and credits are sent
  * again over the others. */
 void lane_break(struct lane *l, int r);
+/* In place of a receiver: 1, it has read a record, 0, none has begun to come, −errno as lane_break
+ * wants it. `scratch` [CHUNK]. */
+int lane_receive_here(struct lane *l, uint8_t *scratch);
+
+/* The compute thread's, with the lock held; they let go of it meanwhile. */
+bool attend_read(struct exchange *x); /* what has come on lanes that are attended; false: nothing has */
+void attend_wait(struct exchange *x); /* as exchange_wait */
+void attend_leave(struct exchange *x);
 
 void frame_encode(uint8_t out[HEAD], const struct lane_frame *f);
 int64_t exchange_now_ns(void); /* of a clock that only goes forward */

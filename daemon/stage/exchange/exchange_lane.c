@@ -62,7 +62,8 @@ void lane_break(struct lane *l, int r)
     struct exchange *x = p->x;
     pthread_mutex_lock(&x->lock);
     bool first = !l->broken;
-    void (*tell)(void *, uint32_t, uint64_t, const char *) = first && !x->closing ? x->lost : NULL;
+    void (*tell)(void *, uint32_t, uint64_t, const char *) =
+        first && !x->closing && !x->abandoned ? x->lost : NULL;
     void *owner = x->owner;
     if (first && !x->lost && x->n_untold < UNTOLD_MAX)
         x->untold[x->n_untold++] = (struct lane_loss){p->rank, l->path, r};
@@ -82,6 +83,7 @@ void lane_break(struct lane *l, int r)
     exchange_wake_senders(p);
     pthread_cond_broadcast(&l->sync->work);
     pthread_cond_broadcast(&l->sync->turn);
+    pthread_cond_broadcast(&l->sync->back);
     exchange_changed(x);
     pthread_mutex_unlock(&x->lock);
     if (tell)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The receivers of a lane: two threads. One reads, and lets the other read on while it opens a
- * chunk, where the task wants it. Credits and acknowledgements are heard in the order they come
- * in. */
+ * chunk, where the task wants it. Credits and acknowledgements are heard in the order they come in.
+ * Where the compute thread attends to the neighbor, both make room for it between two records. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,13 +46,13 @@ static void count_received(struct lane *l, size_t n)
     atomic_fetch_add_explicit(&l->count->rx_bytes, all, memory_order_relaxed);
 }
 
-/* The beginning of a record, at most n bytes, once its length is among them. */
-static int receive_start(int fd, uint8_t *to, size_t n, size_t *ret)
+/* The beginning of a record, at most n bytes, once its length is among them. −EAGAIN with
+ * MSG_DONTWAIT among the flags: nothing of it has come. */
+static int receive_start(int fd, uint8_t *to, size_t n, int flags, size_t *ret)
 {
     size_t have = 0;
     while (have < SEAL_HEAD) {
-        const struct iovec iov = {to + have, n - have};
-        ssize_t got = readv(fd, &iov, 1);
+        ssize_t got = recv(fd, to + have, n - have, have ? 0 : flags);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -64,10 +65,11 @@ static int receive_start(int fd, uint8_t *to, size_t n, size_t *ret)
 
 /* A record of frame heads, opened. There is at least one in it, so that much can be asked for
  * before its length is known. */
-static int receive_heads(struct lane *l, uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG], size_t *ret)
+static int receive_heads(struct lane *l, uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG], int flags,
+                         size_t *ret)
 {
     size_t have = 0, n = 0;
-    int r = receive_start(l->fd, record, SEAL_HEAD + HEAD + SEAL_TAG, &have);
+    int r = receive_start(l->fd, record, SEAL_HEAD + HEAD + SEAL_TAG, flags, &have);
     if (!r)
         r = seal_length(record, &n);
     if (!r && (!n || n % HEAD || n > BATCH * HEAD))
@@ -218,7 +220,7 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct lane_fram
         in->state = IN_ARRIVED;
         p->recent[p->nrecent++ % RECENT] = in->key;
         exchange_changed(p->x);
-        if (p->x->waiting)
+        if (p->x->waiting || p->attended)
             p->unkicked = true;
         else
             exchange_wake_senders(p);
@@ -303,12 +305,12 @@ static int read_frame(struct lane *l, const struct lane_frame *f)
     return r;
 }
 
-static int read_record(struct lane *l, uint8_t *scratch, struct chunk_arrival *ret)
+static int read_record(struct lane *l, uint8_t *scratch, int flags, struct chunk_arrival *ret)
 {
     uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG];
     bool is_last = false; /* of its key; with the payload that it announces */
     size_t n = 0;
-    int r = receive_heads(l, record, &n);
+    int r = receive_heads(l, record, flags, &n);
     for (size_t at = 0; !r && at < n; at += HEAD) {
         struct lane_frame f;
         r = frame_decode(&f, record + SEAL_HEAD + at);
@@ -332,25 +334,62 @@ static int settle(struct lane *l, struct chunk_arrival *a, int r)
     return r ? r : settle_duplicate(l, a);
 }
 
-/* Reads until a chunk has come that takes long enough to open for the other receiver to be
- * woken. */
+int lane_receive_here(struct lane *l, uint8_t *scratch)
+{
+    struct chunk_arrival a = {.to = NULL};
+    int r = read_record(l, scratch, MSG_DONTWAIT, &a);
+    if (r == -EAGAIN)
+        return 0;
+    if (a.to)
+        r = settle(l, &a, r);
+    return r ? r : 1;
+}
+
+/* Until a record begins to come, or the compute thread attends. */
+static bool await_record(const struct lane *l)
+{
+    struct pollfd fds[] = {{l->fd, POLLIN, 0}, {l->neighbor->event, POLLIN, 0}};
+    while (poll(fds, 2, -1) < 0 && errno == EINTR)
+        ;
+    return !fds[1].revents;
+}
+
+/* Reads until a chunk has come that takes long enough to open for the other receiver to be woken,
+ * or this one is to make room. */
 static int receive_some(struct lane *l, uint8_t *scratch)
 {
-    struct chunk_arrival a;
+    struct chunk_arrival a = {.to = NULL};
     int r = 0;
     pthread_mutex_lock(&l->sync->reading);
-    do {
+    while (!r && await_record(l)) {
         a = (struct chunk_arrival){.to = NULL};
-        r = read_record(l, scratch, &a);
+        r = read_record(l, scratch, 0, &a);
         if (a.n >= SMALL)
             break;
         if (a.to)
             r = settle(l, &a, r);
-    } while (!r);
+    }
     if (r) /* before the other one finds what it cannot understand, and says so first */
         lane_break(l, r);
     pthread_mutex_unlock(&l->sync->reading);
     return a.n >= SMALL ? settle(l, &a, r) : r;
+}
+
+/* As long as the compute thread attends, it has the lane to itself once both receivers are here.
+ * −EPIPE: there is nothing to come back to. */
+static int make_room(struct lane *l)
+{
+    struct neighbor *p = l->neighbor;
+    pthread_mutex_lock(&p->x->lock);
+    l->readers--;
+    if (p->attended && !l->readers)
+        exchange_changed(p->x);
+    while (p->attended && !l->broken && !p->x->closing)
+        pthread_cond_wait(&l->sync->back, &p->x->lock);
+    l->readers++;
+    const int r = l->broken || p->x->closing ? -EPIPE : 0;
+    pthread_mutex_unlock(&p->x->lock);
+    return r;
 }
 
 void *lane_receiver(void *arg)
@@ -359,7 +398,7 @@ void *lane_receiver(void *arg)
     uint8_t *scratch = malloc(CHUNK);
     int r = scratch ? 0 : -ENOMEM;
     request_short_timeslice();
-    while (!r)
+    while (!r && !(r = make_room(l)))
         r = receive_some(l, scratch);
     lane_break(l, r);
     free(scratch);

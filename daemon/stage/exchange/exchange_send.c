@@ -196,12 +196,28 @@ static int take_work(struct lane *l, struct lane_work *w)
     return r ? r : 1;
 }
 
-static int send_all(int fd, const uint8_t *data, size_t left)
+/* The compute thread may be what reads the neighbor's messages. It does not stand still in send
+ * then, where the other end may stand as well: receivers read again. */
+static void make_way(struct lane *l)
 {
+    struct exchange *x = l->neighbor->x;
+    pthread_mutex_lock(&x->lock);
+    attend_leave(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static int send_all(struct lane *l, const uint8_t *data, size_t left, bool here)
+{
+    int flags = MSG_NOSIGNAL | (here ? MSG_DONTWAIT : 0);
     while (left) {
-        ssize_t sent = send(fd, data, left, MSG_NOSIGNAL);
+        ssize_t sent = send(l->fd, data, left, flags);
         if (sent < 0 && errno == EINTR)
             continue;
+        if (sent < 0 && errno == EAGAIN && flags & MSG_DONTWAIT) {
+            flags = MSG_NOSIGNAL;
+            make_way(l);
+            continue;
+        }
         if (sent <= 0)
             return -errno;
         data += sent;
@@ -245,7 +261,7 @@ static void hand_over(struct lane *l, const struct lane_work *w, const struct sh
 }
 
 /* Seals, waits until everything taken before is sent, and sends. */
-static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w)
+static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w, bool here)
 {
     struct exchange *x = l->neighbor->x;
     size_t n;
@@ -263,7 +279,7 @@ static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w)
     atomic_fetch_add_explicit(&x->progress->tx_bytes, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->count->tx_bytes, n, memory_order_relaxed);
     const int64_t begin = exchange_now_ns();
-    r = send_all(l->fd, scratch, n);
+    r = send_all(l, scratch, n, here);
     const int64_t end = exchange_now_ns();
     struct share_sample sample;
     /* To ask the kernel takes 1 µs: only where there is a choice, and not for what is sealed and
@@ -324,7 +340,7 @@ bool exchange_send_here(struct neighbor *p, struct outbox *o)
     l->lent = true;
     pthread_mutex_unlock(&x->lock);
     if (!r)
-        r = send_work(l, x->scratch, &w);
+        r = send_work(l, x->scratch, &w, true);
     if (r)
         lane_break(l, r);
     pthread_mutex_lock(&x->lock);
@@ -369,7 +385,7 @@ void *lane_sender(void *arg)
             await_work(l);
         pthread_mutex_unlock(&x->lock);
         if (r > 0)
-            r = send_work(l, scratch, &w) ?: 1;
+            r = send_work(l, scratch, &w, false) ?: 1;
         if (!w.out)
             continue;
         pthread_mutex_lock(&x->lock);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "daemon/stage/exchange/exchange_impl.h"
 
@@ -86,8 +87,11 @@ void exchange_release(struct exchange *x, void *buffer)
 
 void exchange_changed(struct exchange *x)
 {
+    static const uint64_t one = 1;
     x->changes++;
     pthread_cond_signal(&x->changed);
+    if (x->polling)
+        x->polling = write(x->event, &one, sizeof one) < 0;
 }
 
 void exchange_wake_sender(struct lane *l)
@@ -105,6 +109,13 @@ void exchange_wake_senders(struct neighbor *p)
     for (size_t i = 0; i < MAX_LANES; i++)
         if (p->lanes[i].used)
             exchange_wake_sender(&p->lanes[i]);
+}
+
+void exchange_kick_locked(struct exchange *x, bool all)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->neighbors[i].unkicked && (all || !x->neighbors[i].attended))
+            exchange_wake_senders(&x->neighbors[i]);
 }
 
 struct inbox *exchange_find_inbox(struct neighbor *p, const struct msg_key *key)

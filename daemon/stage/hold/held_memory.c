@@ -77,7 +77,7 @@ size_t held_units_of(const struct held_shape *shape, const struct job_plan *plan
 {
     memset(has, 0, HELD_UNITS_MAX / 8);
     for (size_t u = 0; u < shape->units; u++)
-        if (plan->place[job_plan_stage_of_unit(plan, u)] == rank)
+        if (job_plan_is_at(plan, job_plan_stage_of_unit(plan, u), rank))
             has[u / 8] |= (uint8_t)(1U << u % 8);
     return bytes_of(shape, has);
 }

@@ -13,6 +13,9 @@
 #include "daemon/common/ipc.h"
 
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */
+static const double GATHER_S = 10e-6;  /* of a small message that its receiver reads itself, */
+static const double WOKEN_S = 180e-6;  /* and of a large one, that a thread reads for it */
+static const double SMALL = 64 * 1024; /* bytes; as in slice_lanes.c */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
 
 struct cost_table *cost_table_new(struct head *h)
@@ -152,10 +155,11 @@ struct sched_cost cost_table_cost(const struct cost_table *t, size_t rank, size_
 {
     const struct sched_cost *c = &t->node[t->node[rank].have[at] ? rank : 0].cost[at];
     const double slow = t->node[rank].have[at] ? 1 : cost_table_slowness(t, rank);
-    return (struct sched_cost){c->f * slow, c->i * slow, c->w * slow, c->r * slow};
+    return (struct sched_cost){c->f * slow, c->i * slow, c->w * slow, c->r * slow, c->u * slow};
 }
 
-struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_t to, double bytes)
+/* Seconds of the bytes, and of the cable alone. */
+static struct sched_link cable_between(const struct cost_table *t, size_t from, size_t to, double bytes)
 {
     const json_t *id = about(t, to, "id"), *ways = json_object_get(json_array_get(t->answers, from), "ways"),
                  *way;
@@ -168,9 +172,20 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
         mbps = is >= CABLE_LEAST_MBPS ? is : mbps;
         rtt_us = json_number_value(json_object_get(way, "rtt_us"));
     }
-    return (struct sched_link){(mbps >= CABLE_LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * CABLE_USABLE) : 0) +
-                                   MESSAGE_S,
-                               HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
+    return (struct sched_link){mbps >= CABLE_LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * CABLE_USABLE) : 0,
+                               fmin(fmax(rtt_us, 0), 1e6) / 2e6};
+}
+
+struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_t to, double bytes)
+{
+    const struct sched_link cable = cable_between(t, from, to, bytes);
+    return (struct sched_link){cable.transfer + MESSAGE_S, cable.latency + HOP_S};
+}
+
+double cost_table_gather(const struct cost_table *t, size_t from, size_t to, double bytes)
+{
+    const struct sched_link cable = cable_between(t, from, to, bytes);
+    return cable.transfer + cable.latency + (bytes < SMALL ? GATHER_S : WOKEN_S);
 }
 
 void cost_table_say(const struct cost_table *t)

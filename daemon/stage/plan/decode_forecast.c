@@ -9,6 +9,7 @@
 
 #include "daemon/stage/plan/cost_table.h"
 #include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/plan/stage_replicas.h"
 
 enum { TIMED_TOKENS = 512, PIECE = 0, TOKEN = 1, KINDS = 2 };
 
@@ -16,10 +17,12 @@ struct decode_forecast {
     struct head *h;
     struct cost_table *timed; /* owned */
     size_t kinds; /* that are timed of each unit: of a scoring only a piece, of a text or a row of data */
-    double tokens, pieces, rows;        /* of a piece or row; of the prompt; of a scoring */
-    double cost[KINDS][JOB_MAX_STAGES]; /* seconds */
-    double mapping[JOB_MAX_STAGES];     /* of a generation: what the first piece takes longer than others */
-    double hop[KINDS][JOB_MAX_STAGES];  /* from a stage to the next, of the last to the first */
+    double tokens, pieces, rows;          /* of a piece or row; of the prompt; of a scoring */
+    double cost[KINDS][JOB_MAX_STAGES];   /* seconds */
+    double mapping[JOB_MAX_STAGES];       /* of a generation: what the first piece takes longer than others */
+    double hop[KINDS][JOB_MAX_STAGES];    /* from a stage to the next, of the last to the first */
+    struct slice_traffic gathered[KINDS]; /* of all stages, where nodes share them, */
+    double gathering[KINDS];              /* and seconds that takes, which cost has too */
 };
 
 /* --- what is timed ---------------------------------------------------------------------------- */
@@ -56,6 +59,37 @@ static struct unit_want want(const struct decode_forecast *o, size_t unit, size_
                               .needed = true};
 }
 
+/* Nodes that share a stage are as fast as the slowest of them. */
+static struct sched_cost slowest_cost(const struct decode_forecast *o, size_t stage, size_t at)
+{
+    const struct job_plan *p = &o->h->plan;
+    struct sched_cost most = {0};
+    for (size_t d = 0; d < job_plan_replicas(p); d++) {
+        const struct sched_cost c = cost_table_cost(o->timed, job_plan_rank_at(p, d, stage), at);
+        most.f = fmax(most.f, c.f);
+        most.r = fmax(most.r, c.r);
+    }
+    return most;
+}
+
+/* Over the slowest cable between two of them. */
+static double gather_cost(struct decode_forecast *o, size_t stage, size_t unit, size_t kind)
+{
+    const struct job_plan *p = &o->h->plan;
+    const struct slice_traffic all = slices_traffic(p, &o->h->config, unit, kind == PIECE ? o->tokens : 1);
+    double most = 0;
+    for (size_t d = 0; d < p->slices && all.times > 0; d++)
+        for (size_t other = 0; other < p->slices; other++)
+            if (other != d)
+                most =
+                    fmax(most, cost_table_gather(o->timed, job_plan_rank_at(p, d, stage),
+                                                 job_plan_rank_at(p, other, stage), all.bytes / all.times));
+    o->gathered[kind].times += all.times;
+    o->gathered[kind].bytes += all.bytes;
+    o->gathering[kind] += all.times * most;
+    return all.times * most;
+}
+
 static int look(struct decode_forecast *o, struct err *err)
 {
     const size_t units = o->h->config.layers + 2;
@@ -77,11 +111,13 @@ static int look(struct decode_forecast *o, struct err *err)
         const struct job_plan *p = &o->h->plan;
         const size_t from = s ? p->first[s] + 1 : 0, to = s + 1 < p->stages ? p->first[s + 1] + 1 : units;
         for (size_t u = from; u < to; u++) {
-            const struct sched_cost piece = cost_table_cost(o->timed, p->place[s], place[u]);
+            const struct sched_cost piece = slowest_cost(o, s, place[u]);
             o->mapping[s] += p->kv ? fmax(piece.r - piece.f, 0) : 0;
             for (size_t k = 0; k < o->kinds; k++)
-                o->cost[k][s] += cost_table_cost(o->timed, p->place[s], place[u] + k).f *
-                                 (k == PIECE ? o->tokens / (double)o->timed->list.at[place[u]].tokens : 1);
+                o->cost[k][s] +=
+                    slowest_cost(o, s, place[u] + k).f *
+                        (k == PIECE ? o->tokens / (double)o->timed->list.at[place[u]].tokens : 1) +
+                    gather_cost(o, s, u, k);
         }
     }
     free(place);
@@ -95,7 +131,8 @@ static void look_hops(struct decode_forecast *o)
         for (size_t k = 0; k < o->kinds; k++) {
             const size_t next = (s + 1) % p->stages;
             const double bytes = next ? (k == PIECE ? o->tokens : 1) * (double)p->dim * 4 : 8;
-            const struct sched_link link = cost_table_link(o->timed, p->place[s], p->place[next], bytes);
+            const struct sched_link link =
+                cost_table_link(o->timed, job_plan_rank_at(p, 0, s), job_plan_rank_at(p, 0, next), bytes);
             o->hop[k][s] = link.transfer + link.latency;
         }
 }
@@ -120,9 +157,10 @@ static json_t *caches(const struct head *h, struct err *err)
     for (size_t r = 0; r < h->plan.ranks; r++) {
         size_t sum = 0;
         for (size_t s = 0; s < h->plan.stages; s++) {
-            const struct stage_spec spec = job_plan_stage(&h->plan, &h->config, s);
+            const struct stage_spec spec =
+                job_plan_stage(&h->plan, &h->config, s, job_plan_replica_of(&h->plan, r));
             struct stage_bytes bytes = {0};
-            if (h->plan.place[s] == r && !stage_measure(&bytes, &spec, err))
+            if (job_plan_is_at(&h->plan, s, r) && !stage_measure(&bytes, &spec, err))
                 sum += bytes.kv;
         }
         json_array_append_new(list, json_integer((json_int_t)sum));
@@ -157,6 +195,10 @@ static json_t *tell(const struct decode_forecast *o, struct err *err)
     }
     json_object_update(all, more);
     json_decref(more);
+    if (h->plan.slices)
+        json_object_set_new(all, "gather",
+                            json_pack("{s:f s:f s:f}", "times", o->gathered[TOKEN].times, "bytes",
+                                      o->gathered[TOKEN].bytes, "seconds", o->gathering[TOKEN]));
     return all;
 }
 

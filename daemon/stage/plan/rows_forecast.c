@@ -205,7 +205,7 @@ static json_t *caches(const struct head *h)
 {
     json_t *list = json_array();
     for (size_t r = 0; r < h->plan.ranks; r++) {
-        const struct stage_spec spec = job_plan_stage(&h->plan, &h->config, r);
+        const struct stage_spec spec = job_plan_stage(&h->plan, &h->config, r, 0);
         struct stage_bytes bytes = {0};
         struct err quiet;
         json_array_append_new(list,

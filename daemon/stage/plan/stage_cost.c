@@ -20,7 +20,7 @@
 enum {
     TURNS = 5,
     MOST_TURNS = 50,
-    WAY = 3 /* of timing: what was kept by another is timed again */
+    WAY = 4 /* of timing: what was kept by another is timed again */
 };
 static const double LONG_S = 1.0; /* what takes so long is timed once more at most */
 static const double ENOUGH_S =
@@ -35,6 +35,7 @@ struct trial {
     struct seqs seqs;
     uint32_t *start, *ids;      /* owned */
     int32_t *labels;            /* owned */
+    double *logp;               /* owned [seqs.n], of pairs */
     float *x, *y, *dy;          /* owned */
     struct stage_piece *pieces; /* owned [seqs.n], of serving, as the next two; else NULL */
     uint32_t *blocks, *last;    /* those of all pieces; the last row of each */
@@ -85,7 +86,8 @@ static int trial_pieces(struct trial *t, struct err *err)
                                             .nblocks = each,
                                             .at = t->at,
                                             .n = t->start[i + 1] - t->start[i],
-                                            .adapter = STAGE_NO_ADAPTER};
+                                            .adapter = STAGE_NO_ADAPTER,
+                                            .state = (uint32_t)i};
         t->last[i] = t->start[i + 1] - 1;
     }
     return 0;
@@ -103,10 +105,11 @@ static int trial_init(struct trial *t, const struct unit_trial *want, struct err
                         .start = calloc(spec->seqs + 1, sizeof *t->start),
                         .ids = calloc(tokens, sizeof *t->ids),
                         .labels = calloc(tokens, sizeof *t->labels),
+                        .logp = calloc(spec->seqs, sizeof *t->logp),
                         .x = calloc(floats, sizeof *t->x),
                         .y = calloc(floats, sizeof *t->y),
                         .dy = calloc(floats, sizeof *t->dy)};
-    if (!t->start || !t->ids || !t->labels || !t->x || !t->y || !t->dy)
+    if (!t->start || !t->ids || !t->labels || !t->logp || !t->x || !t->y || !t->dy)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i <= spec->seqs; i++)
         t->start[i] = (uint32_t)(i * each < tokens ? i * each : tokens);
@@ -144,6 +147,7 @@ static void trial_done(struct trial *t)
     free(t->start);
     free(t->ids);
     free(t->labels);
+    free(t->logp);
     free(t->x);
     free(t->y);
     free(t->dy);
@@ -181,6 +185,31 @@ static int rows_once(struct trial *t, struct turn *ret, struct err *err)
     return e;
 }
 
+/* What follows once a step: the norm of the gradients, and the optimizer with values that hardly
+ * change anything. */
+static void end_step(struct trial *t, struct turn *ret)
+{
+    const struct adamw opt = {.lr = 1e-12f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+    size_t bad;
+    const struct moment from = now();
+    stage_sumsq(t->stage, 0, &bad);
+    stage_update(t->stage, 1, &opt, 1);
+    took(&ret->wall.u, &ret->cpu.u, from);
+}
+
+/* The loss of pairs takes a second look at the logits where the head is trained. */
+static void lose(struct trial *t)
+{
+    const struct stage_spec *spec = t->spec;
+    const double dscale = spec->training ? 1.0 / (double)spec->tokens : 0;
+    if (spec->pairs)
+        stage_loss_pairs(t->stage, 0,
+                         &(struct stage_pairs){
+                             .labels = t->labels, .how = {LOSS_DPO, 0.1}, .dscale = dscale, .logp = t->logp});
+    else
+        stage_loss(t->stage, 0, &(struct xent){.labels = t->labels, .dscale = (float)dscale});
+}
+
 static int trial_once(struct trial *t, struct turn *ret, struct err *err)
 {
     const struct stage_spec *spec = t->spec;
@@ -199,10 +228,8 @@ static int trial_once(struct trial *t, struct turn *ret, struct err *err)
         stage_input(t->stage, 0, t->x);
     stage_forward(t->stage, 0, spec->head ? NULL : t->y);
     took(&ret->wall.r, &ret->cpu.r, from);
-    if (spec->head) {
-        struct xent xent = {.labels = t->labels, .dscale = spec->training ? 1.0f / (float)spec->tokens : 0};
-        stage_loss(t->stage, 0, &xent);
-    }
+    if (spec->head)
+        lose(t);
     took(&ret->wall.f, &ret->cpu.f, from);
     if (t->trained) {
         from = now();
@@ -212,6 +239,8 @@ static int trial_once(struct trial *t, struct turn *ret, struct err *err)
         stage_backward_w(t->stage, 0);
         took(&ret->wall.w, &ret->cpu.w, from);
     }
+    if (t->trained)
+        end_step(t, ret);
     return 0;
 }
 
@@ -250,7 +279,8 @@ static struct sched_cost sum_up(const struct turn *turn, size_t n, double quota)
     return (struct sched_cost){x * middle(turn, n, of + offsetof(struct sched_cost, f)),
                                x * middle(turn, n, of + offsetof(struct sched_cost, i)),
                                x * middle(turn, n, of + offsetof(struct sched_cost, w)),
-                               x * middle(turn, n, of + offsetof(struct sched_cost, r))};
+                               x * middle(turn, n, of + offsetof(struct sched_cost, r)),
+                               x * middle(turn, n, of + offsetof(struct sched_cost, u))};
 }
 
 /* Of a generation, opened anew: what a job does first with weights that are in memory, but mapped
@@ -328,6 +358,16 @@ static json_int_t factors_of(const struct stage_spec *s)
     return (json_int_t)n;
 }
 
+/* What they are multiplied in, and with. */
+static const char *products_of(const struct num *num)
+{
+    switch (num_compute(num)) {
+    case NUM_BF16: return num_is_bf16_fast(num) ? "bf16" : "bf16 by f32";
+    case NUM_BYTES: return num_isa_bytes(num);
+    default: return num_compute_name(num_compute(num));
+    }
+}
+
 /* All that the time depends on. */
 static json_t *make_key(const struct num *num, const struct unit_trial *want, const char *fingerprint,
                         double quota)
@@ -339,17 +379,23 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
     json_t *key = json_pack(
-        "{s:i s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:I s:o s:b s:b s:b s:I s:I}",
-        "way", WAY, "cpu", cpu, "isa", num_isa(num), "threads", num_threads(num), "cpus",
-        isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
-        (int)s->embed, "head", (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
-        (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
-        (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind, "rank",
-        (json_int_t)s->tune.rank, "factors", factors_of(s), "targets", targets, "trained", (int)want->trained,
-        "training", (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0),
-        "at", (json_int_t)want->at);
+        "{s:i s:s s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:I s:o s:b s:b s:b s:I s:I}",
+        "way", WAY, "cpu", cpu, "isa", num_isa(num), "products", products_of(num), "threads",
+        num_threads(num), "cpus", isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer",
+        (int)s->by_layer, "embedding", (int)s->embed, "head", (int)s->head, "layer",
+        (json_int_t)s->first_layer, "layers", (json_int_t)(s->end_layer - s->first_layer), "tokens",
+        (json_int_t)s->tokens, "seqs", (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune",
+        (int)s->tune.kind, "rank", (json_int_t)s->tune.rank, "factors", factors_of(s), "targets", targets,
+        "trained", (int)want->trained, "training", (int)s->training, "kv", (int)s->kv, "positions",
+        (json_int_t)(s->kv ? s->positions : 0), "at", (json_int_t)want->at);
     if (key && s->kv_blocks)
         json_object_set_new(key, "kv_type", json_string(kv_type_name(s->kv_type)));
+    if (key && s->pairs && s->head)
+        json_object_set_new(key, "pairs", json_true());
+    if (key && s->tune.dora)
+        json_object_set_new(key, "dora", json_true());
+    if (key && slice_is_part(s->slice))
+        json_object_set_new(key, "slices", json_integer((json_int_t)s->slice.count));
     return key;
 }
 
@@ -378,9 +424,10 @@ static bool find(struct sched_cost *ret, const char *path, const json_t *key)
 {
     json_t *kept = json_load_file(path, 0, NULL);
     struct sched_cost c;
-    bool found = !json_unpack(kept, "{s:F s:F s:F s:F}", "f", &c.f, "i", &c.i, "w", &c.w, "r", &c.r) &&
-                 json_equal(json_object_get(kept, "key"), key) && c.f >= 0 && c.i >= 0 && c.w >= 0 &&
-                 c.r >= 0;
+    bool found =
+        !json_unpack(kept, "{s:F s:F s:F s:F s:F}", "f", &c.f, "i", &c.i, "w", &c.w, "r", &c.r, "u", &c.u) &&
+        json_equal(json_object_get(kept, "key"), key) && c.f >= 0 && c.i >= 0 && c.w >= 0 && c.r >= 0 &&
+        c.u >= 0;
     json_decref(kept);
     if (found)
         *ret = c;
@@ -392,7 +439,8 @@ static void keep(const struct sched_cost *c, const char *path, const json_t *key
 {
     char name[4200];
     snprintf(name, sizeof name, "%s.%d", path, (int)getpid());
-    json_t *o = json_pack("{s:O s:f s:f s:f s:f}", "key", key, "f", c->f, "i", c->i, "w", c->w, "r", c->r);
+    json_t *o = json_pack("{s:O s:f s:f s:f s:f s:f}", "key", key, "f", c->f, "i", c->i, "w", c->w, "r", c->r,
+                          "u", c->u);
     if (json_dump_file(o, name, JSON_INDENT(1)) || rename(name, path))
         unlink(name);
     json_decref(o);

@@ -13,7 +13,9 @@
 
 #include "daemon/common/output_path.h"
 #include "daemon/stage/choice.h"
+#include "daemon/stage/eval/eval_work.h"
 #include "daemon/stage/hold/held_memory.h"
+#include "daemon/stage/plan/stage_head_eval.h"
 #include "daemon/stage/plan/stage_head_serve.h"
 #include "daemon/stage/serve/draft_model.h"
 #include "engine/model/stage.h"
@@ -36,6 +38,12 @@ void head_say_positions(struct head *h, size_t n, const char *what)
         "tokens after "
         "%zu may make no sense",
         what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
+}
+
+bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step)
+{
+    const json_t *until = json_object_get(json_object_get(h->spec.said, kind), h->adapters[adapter].name);
+    return json_is_integer(until) && step <= (uint64_t)json_integer_value(until);
 }
 
 /* --- inputs ----------------------------------------------------------------------------------- */
@@ -133,66 +141,6 @@ static int check_writable(const struct head *h, const char *dir, bool dry_run, s
     return 0;
 }
 
-static int plan_new_adapter(struct head *h, const struct job_spec *s, struct tune *t, struct err *err)
-{
-    tune_last_layers(t, &h->config, s->num_layers);
-    int r = s->layers ? tune_layers(t, &h->config, s->layers, err) : 0;
-    if (r)
-        return err_prefix(err, r, "--layers");
-    r = tune_targets(t, h->family, &h->config, s->targets ? s->targets : tune_default_targets(&h->config),
-                     err);
-    size_t n = 0;
-    for (size_t u = 0; !r && u < h->config.layers + 2; u++)
-        n += tune_param_count(t, h->family, &h->config, u);
-    return r || n ? r
-                  : err_set(err, -EINVAL,
-                            "layers %zu to %zu have none of the --target-modules: choose other layers",
-                            t->first_layer, t->end_layer - 1);
-}
-
-static int plan_tune(struct head *h, struct head_adapter *a, struct tune *t, struct err *err)
-{
-    const struct job_spec *s = &a->spec;
-    *t = (struct tune){.kind = s->full ? TUNE_FULL : TUNE_LORA,
-                       .rank = s->rank,
-                       .alpha = (float)s->alpha,
-                       .dropout = (float)s->dropout,
-                       .rslora = s->rslora,
-                       .plus_ratio = s->plus_ratio,
-                       .end_layer = h->config.layers,
-                       .seed = s->seed,
-                       .random_init = s->random_init};
-    int r = 0;
-    if (!s->full && s->init_adapter)
-        r = adapter_read_config(t, s->init_adapter, h->family, &h->config, err);
-    else if (!s->full && !s->resume)
-        r = plan_new_adapter(h, s, t, err);
-    if (!r && s->init_adapter)
-        r = adapter_in_open(&a->in, s->init_adapter, t, h->family, &h->config, err);
-    if (!r && s->resume)
-        r = adapter_in_open_state(&a->in, s->adapter_out, t, h->family, &h->config, &a->first_step, err);
-    return r;
-}
-
-/* Adapters that are trained together lie on the same linears: those that are gone on with may
- * not. */
-static int plan_tunes(struct head *h, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    int r = plan_tune(h, &h->adapters[0], &p->tune, err);
-    p->nmore = h->nadapters - 1;
-    for (size_t a = 1; a < h->nadapters && !r; a++) {
-        struct tune *t = &p->more[a - 1];
-        r = plan_tune(h, &h->adapters[a], t, err);
-        if (!r && !tune_same_place(t, &p->tune))
-            r = err_set(err, -EINVAL,
-                        "%s and %s differ in their layers or linears, so they cannot be trained together: "
-                        "resume each in a job of its own",
-                        h->adapters[0].spec.adapter_out, h->adapters[a].spec.adapter_out);
-    }
-    return r;
-}
-
 static int plan_steps(struct head *h, struct err *err)
 {
     size_t packs = data_packs_count(h->train.packs),
@@ -209,6 +157,7 @@ static int plan_steps(struct head *h, struct err *err)
         stage_say(h->events, "the run in %s has done all of its %llu steps: its result is written again",
                   h->spec.adapter_out, (unsigned long long)done);
     int r = 0;
+    head_keep_cut(h);
     for (size_t a = 0; a < h->nadapters && !r; a++) {
         const struct data_order_request req = {.packs = h->train.packs,
                                                .shuffle = !h->spec.no_shuffle,
@@ -254,23 +203,52 @@ static int read_sample_prompt(struct head *h, struct err *err)
     return r ? err_prefix(err, r, "--sample-prompt") : 0;
 }
 
+static int open_eval_data(struct head *h, struct err *err)
+{
+    const char *name;
+    json_t *path;
+    size_t n = 0;
+    int r = 0;
+    json_object_foreach ((json_t *)(uintptr_t)h->spec.eval_data, name, path)
+        if (!r)
+            r = open_data(h, &h->more_valid[n++], json_string_value(path), "valid", err);
+    return r ? err_prefix(err, r, "--eval-data") : 0;
+}
+
+/* Room for the rows of a set that is evaluated, if there is one. */
+static void plan_set(struct job_plan *p, const struct stage_data *set)
+{
+    if (!set->data)
+        return;
+    p->positions = larger(p->positions, data_longest(set->data));
+    p->seqs = larger(p->seqs, data_packs_most_rows(set->packs));
+    p->tokens = larger(p->tokens, data_packs_longest(set->packs));
+}
+
 static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     p->training = true;
+    p->loss = h->spec.loss;
     p->submitted = h->spec.submitted;
     p->copies = h->spec.copies && h->config.layers + 2 <= HELD_UNITS_MAX;
     int r = check_results(h, err);
     if (!r)
-        r = plan_tunes(h, err);
+        r = head_plan_tunes(h, err);
     if (!r)
         r = open_data(h, &h->train, h->spec.data, "train", err);
     if (!r && h->spec.valid)
         r = open_data(h, &h->valid, h->spec.valid, "valid", err);
     if (!r)
+        r = open_eval_data(h, err);
+    if (!r)
         r = plan_steps(h, err);
     if (!r && h->spec.sample_prompt)
         r = read_sample_prompt(h, err);
+    if (!r && h->spec.eval_questions)
+        r = open_tokenizer(h, err);
+    if (!r && h->spec.eval_questions)
+        r = head_read_questions(h, err);
     if (r)
         return r;
     tell_replaced(h);
@@ -279,14 +257,12 @@ static int plan_train(struct head *h, struct err *err)
     p->seqs = data_packs_most_rows(h->train.packs);
     p->tokens = data_packs_longest(h->train.packs);
     head_say_positions(h, p->positions, "rows are");
-    if (h->valid.data) {
-        p->positions = larger(p->positions, data_longest(h->valid.data));
-        p->seqs = larger(p->seqs, data_packs_most_rows(h->valid.packs));
-        p->tokens = larger(p->tokens, data_packs_longest(h->valid.packs));
-    }
+    plan_set(p, &h->valid);
+    for (size_t i = 0; i < JOB_EVAL_SETS; i++)
+        plan_set(p, &h->more_valid[i]);
     p->seqs *= h->spec.micro_batch;
     p->tokens *= h->spec.micro_batch;
-    p->sample = h->nids ? h->nids + h->spec.sample_tokens : 0;
+    p->sample = larger(h->nids ? h->nids + h->spec.sample_tokens : 0, h->eval ? h->eval->positions : 0);
     snprintf(p->schedule, sizeof p->schedule, "%s", h->spec.schedule);
     return 0;
 }
@@ -396,7 +372,40 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
+static int plan_eval(struct head *h, struct err *err)
+{
+    int r = open_tokenizer(h, err);
+    if (!r)
+        r = head_read_questions(h, err);
+    if (!r)
+        r = plan_adapter(h, err);
+    if (!r)
+        head_plan_questions(h);
+    return r;
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
+
+/* Training rounds weights as it multiplies with them; all others take the whole numbers that are
+ * stored. */
+static int check_compute(const struct head *h, struct err *err)
+{
+    const struct job_plan *p = &h->plan;
+    const size_t bits = h->config.quant_bits;
+    const struct quant stored = {.bits = bits, .kind = h->config.quant_kind};
+    if (p->compute != NUM_INT8 || p->weight_bits || h->spec.type == JOB_TRAIN)
+        return 0;
+    if (bits && !quant_is_whole(&stored))
+        return err_set(err, -EINVAL,
+                       "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %zu bits%s: "
+                       "leave it out, or give --compute bf16",
+                       p->model, bits, stored.kind == QUANT_MXFP4 ? " of MXFP4" : "");
+    return bits ? 0
+                : err_set(err, -EINVAL,
+                          "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %s: give "
+                          "--weights int8 or int4 too, or --compute bf16",
+                          p->model, dtype_name(h->config.dtype));
+}
 
 static int plan_model(struct head *h, struct err *err)
 {
@@ -413,19 +422,9 @@ static int plan_model(struct head *h, struct err *err)
     p->dim = h->config.dim;
     p->weight_bits = h->spec.weight_bits;
     p->compute = h->spec.compute;
-    const size_t bits = h->config.quant_bits;
-    const struct quant stored = {.bits = bits, .kind = h->config.quant_kind};
-    if (p->compute == NUM_INT8 && !p->weight_bits && bits && !quant_is_whole(&stored))
-        return err_set(err, -EINVAL,
-                       "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %zu bits%s: "
-                       "leave it out, or give --compute bf16",
-                       p->model, bits, stored.kind == QUANT_MXFP4 ? " of MXFP4" : "");
-    if (p->compute == NUM_INT8 && !p->weight_bits && !bits)
-        return err_set(
-            err, -EINVAL,
-            "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %s: give --weights "
-            "int8 or int4 too, or --compute bf16",
-            p->model, dtype_name(h->config.dtype));
+    r = check_compute(h, err);
+    if (r)
+        return r;
     p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;
     return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
@@ -481,7 +480,7 @@ static void find_state(struct head *h)
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate, plan_score,
-                                                                        head_plan_serve};
+                                                                        head_plan_serve, plan_eval};
     h->json = json_incref(spec);
     h->planning.nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
@@ -507,15 +506,20 @@ void head_done(struct head *h)
     }
     stage_data_done(&h->train);
     stage_data_done(&h->valid);
+    for (size_t i = 0; i < JOB_EVAL_SETS; i++)
+        stage_data_done(&h->more_valid[i]);
     tokenizer_close(h->tok);
     so_far_done(&h->so_far);
     free(h->ids);
     free(h->held_by);
     draft_model_free(h->draft);
+    eval_work_free(h->eval);
     job_plan_done(&h->plan);
     json_decref(h->planning.forecast);
     json_decref(h->planning.speed);
     json_decref(h->planning.pace);
+    free(h->planning.travel_lacks);
+    st_close(h->planning.heads);
     json_decref(h->planning.nodes);
     json_decref(h->json);
     chat_inbox_done(&h->inbox);
@@ -533,12 +537,19 @@ void head_rest(struct head *h)
 {
     struct stage_events *events = h->events;
     struct tokenizer *tok = h->tok;
+    struct eval_work *eval = h->eval;
     const struct stage_data train = h->train, valid = h->valid;
+    struct stage_data more_valid[JOB_EVAL_SETS];
+    memcpy(more_valid, h->more_valid, sizeof more_valid);
+    memset(h->more_valid, 0, sizeof h->more_valid);
     h->tok = NULL;
+    h->eval = NULL;
     h->train = h->valid = (struct stage_data){0};
     head_done(h);
     head_init(h, events);
     h->tok = tok;
+    h->eval = eval;
     h->train = train;
     h->valid = valid;
+    memcpy(h->more_valid, more_valid, sizeof more_valid);
 }

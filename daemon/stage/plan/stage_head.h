@@ -21,6 +21,7 @@
 #include "engine/train/data.h"
 
 struct draft_model;
+struct eval_work;
 struct maps;
 struct num;
 
@@ -42,11 +43,17 @@ struct head_planning {
     bool is_mirrored;     /* it was: rank 1 is the last of those given */
     uint32_t chosen;      /* places in the ring of the nodes that take part, a bit each; 0 = all do */
     bool has_split;       /* plan.first was decided before the stages were: searched for, or given */
+    bool has_shares;      /* and plan.share by a search */
+    bool has_layout;      /* and all that --parallel auto looks for */
     bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
     size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */
     char lacks_at[33];    /* id of the node that lacks them */
     json_t *forecast;     /* owned: what a step will take, or NULL */
     json_t *speed;        /* owned: what a generation or a scoring will, or NULL */
+    size_t *
+        travel_lacks; /* owned: [ranks · (layers + 2)] bytes of each unit that a rank's node lacks; NULL: none */
+    struct st *heads;     /* owned: of a model with a name, while it is planned; or NULL */
+    size_t travel_spared; /* so many bytes need not travel, for the split was chosen by that */
     json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */
 };
 
@@ -65,11 +72,13 @@ struct head {
     struct job_plan plan;
     struct config config;
     const struct family *family;
-    struct tokenizer *tok;          /* owned, or NULL */
-    struct stage_data train, valid; /* owned; of a job without, nothing */
-    struct draft_model *draft;      /* owned: of a job that serves, or NULL; it is opened with the stage */
-    uint64_t steps;                 /* of a training job: the last one */
-    uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
+    struct tokenizer *tok;                       /* owned, or NULL */
+    struct stage_data train, valid;              /* owned; of a job without, nothing */
+    struct stage_data more_valid[JOB_EVAL_SETS]; /* owned: spec.eval_data, in its order */
+    struct draft_model *draft; /* owned: of a job that serves, or NULL; it is opened with the stage */
+    struct eval_work *eval;    /* owned: of a job that evaluates, or of --eval-questions; or NULL */
+    uint64_t steps;            /* of a training job: the last one */
+    uint32_t *ids;             /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
     uint32_t *
         held_by; /* owned: the rank that holds a copy of each unit, after held_step; NULL: no job was interrupted */
@@ -104,9 +113,11 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
  * so. */
 int head_open_draft(struct head *h, struct num *num, struct maps *maps, struct err *err);
 
-/* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and
- * memory. */
+/* Part of it (stage_take.c): the nodes that take part, the stages and where they lie, the layers of
+ * each, slots and memory. */
 int head_split(struct head *h, struct err *err);
+/* The same on all nodes of the plan (stage_split.c). */
+int head_split_on_nodes(struct head *h, struct err *err);
 
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token
  * that ends a turn ends the answer too. */
@@ -115,9 +126,20 @@ int head_read_chat(struct head *h, struct err *err);
 /* What the order of the rows follows from, for the record of a state (a new object; NULL without
  * memory). A run that is resumed must follow from the same: its states are open. */
 json_t *head_order_record(const struct head *h, size_t adapter);
+/* What each adapter is, into the plan; opens what they begin with (stage_tunes.c). */
+int head_plan_tunes(struct head *h, struct err *err);
 /* In that record: what a run has decided so far, which one that resumes it goes on with. */
 #define HEAD_SO_FAR "so_far"
+/* And how many rows a microbatch had. */
+#define HEAD_MICRO_BATCH "micro_batch_size"
+/* Where nobody says how many rows a microbatch has, a run that is resumed goes on with as many as
+ * it began with, whatever --parallel auto would choose. */
+void head_keep_cut(struct head *h);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
+
+/* Does the daemon have this event of a step already? A job that begins again after a loss says
+ * nothing twice. */
+bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step);
 
 /* Says, once in a job, that sequences of n tokens are longer than the model was made for; `what`
  * they are ("the prompt and --max-tokens together are"). */

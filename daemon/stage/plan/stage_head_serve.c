@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "daemon/stage/serve/draft_model.h"
+#include "engine/model/stage.h"
 
 enum {
     CONTEXT = 8192, /* of a request, where nothing is said: more takes memory */
@@ -50,13 +51,15 @@ static void go_without_draft(struct head *h, const struct err *why)
 /* A job that has served before goes on without one that is not to be had here. */
 static int plan_draft(struct head *h, struct err *err)
 {
-    const struct draft_setup setup = {.dir = h->spec.draft_model,
+    const struct job_spec *s = &h->spec;
+    const struct draft_setup setup = {.dir = s->draft_mtp ? s->model : s->draft_model,
                                       .plan = &h->plan,
                                       .served = &h->config,
                                       .tok = h->tok,
-                                      .weight_bits = h->spec.draft_bits};
+                                      .weight_bits = s->draft_mtp ? s->weight_bits : s->draft_bits,
+                                      .is_ahead = s->draft_mtp};
     struct err why;
-    if (!h->spec.draft_model)
+    if (!s->draft_mtp && !s->draft_model)
         return 0;
     const int r = draft_model_read(&h->draft, &setup, &why);
     if (!r)
@@ -66,6 +69,58 @@ static int plan_draft(struct head *h, struct err *err)
     else
         *err = why;
     return r && !h->spec.is_again ? r : 0;
+}
+
+/* Memory of states that texts may begin with, all ranks together. */
+static const size_t KEPT_BYTES = (size_t)512 << 20;
+
+/* What a state takes on all ranks together. */
+static int measure_state(const struct head *h, size_t *ret_bytes, bool *ret_has, struct err *err)
+{
+    const struct job_plan *p = &h->plan;
+    struct stage_bytes with, without;
+    struct stage_spec spec = {.model_dir = h->spec.model,
+                              .config = h->config,
+                              .tune = {.end_layer = h->config.layers},
+                              .end_layer = h->config.layers,
+                              .kv = true,
+                              .slots = 1,
+                              .tokens = 1,
+                              .seqs = 1,
+                              .positions = STAGE_KV_BLOCK,
+                              .kv_blocks = 1,
+                              .kv_type = p->kv_type,
+                              .states = 1,
+                              .ring_blocks = p->rings ? stage_ring_blocks(&h->config) : 0};
+    int r = stage_measure(&without, &spec, err);
+    spec.kept = 1;
+    r = r ? r : stage_measure(&with, &spec, err);
+    if (!r) {
+        *ret_bytes = with.kv - without.kv;
+        *ret_has = stage_has_state(&spec);
+    }
+    return r;
+}
+
+/* Layers with a window have a ring of each sequence, where that takes less memory than what all
+ * sequences share. */
+static int plan_states(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    const size_t ring = stage_ring_blocks(&h->config), states = job_plan_states(p);
+    size_t bytes = 0;
+    bool has = false;
+    p->guesses = h->spec.draft_max;
+    p->rings = ring && (states + 1) * ring < p->kv_blocks;
+    const int r = measure_state(h, &bytes, &has, err);
+    if (r || !has)
+        return r;
+    p->kept_states = larger(KEPT_BYTES / larger(bytes, 1), 1);
+    if (p->kept_states > p->seqs)
+        p->kept_states = p->seqs;
+    if (p->rings && p->kept_states > p->kv_blocks / ring - states)
+        p->kept_states = p->kv_blocks / ring - states;
+    return 0;
 }
 
 int head_plan_serve(struct head *h, struct err *err)
@@ -88,7 +143,8 @@ int head_plan_serve(struct head *h, struct err *err)
     p->kv_type = s->kv_type;
     p->kv_blocks = larger(s->max_kv_size ? s->max_kv_size : CONTEXTS * p->positions, p->positions);
     p->kv_blocks = (p->kv_blocks + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK;
-    return plan_draft(h, err);
+    r = plan_states(h, err);
+    return r ? r : plan_draft(h, err);
 }
 
 /* Nor does it wait for the memory of one. */

@@ -77,6 +77,7 @@ const char *memory_way_out(enum job_type type)
     static const char *const ways[JOB_TYPES] = {[JOB_TRAIN] = "a smaller --seq-len or --micro-batch-size",
                                                 [JOB_GENERATE] = "a shorter prompt or a smaller --max-tokens",
                                                 [JOB_SCORE] = "shorter texts or a smaller --seq-len",
+                                                [JOB_EVAL] = "a smaller --seq-len",
                                                 [JOB_SERVE] = "a smaller --max-kv-size or --max-context"};
     return ways[type];
 }

@@ -25,7 +25,8 @@ size_t job_plan_logit_rows(const struct job_plan *p)
     return !p->kv_blocks ? 0 : p->seqs < scored ? scored : p->seqs;
 }
 
-struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
+struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage,
+                                 size_t replica)
 {
     return (struct stage_spec){
         .model_dir = p->model,
@@ -38,6 +39,11 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .embed = stage == 0,
         .head = stage == p->stages - 1,
         .training = p->training,
+        .groups = job_plan_groups(p),
+        .first_group = job_plan_first_group(p, replica),
+        .end_group = p->replicas ? job_plan_first_group(p, replica + 1) : 0,
+        .updated = p->divided ? replica : 0,
+        .updates = p->divided ? job_plan_replicas(p) : 1,
         .split_backward = p->training && p->bwd_w_only[stage] > 0,
         .slots = p->slots[stage],
         .activations = p->activations[stage],
@@ -47,11 +53,17 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,
+        .slice = job_plan_slice(p, replica),
         .weight_bits = p->weight_bits,
         .kv = p->kv,
         .kv_blocks = p->kv_blocks,
+        .states = job_plan_states(p),
+        .kept = p->kept_states,
+        .guesses = p->guesses,
+        .ring_blocks = p->rings ? stage_ring_blocks(config) : 0,
         .kv_type = p->kv_type,
         .logit_rows = job_plan_logit_rows(p),
         .sample = p->sample,
+        .pairs = p->loss != LOSS_NLL,
     };
 }

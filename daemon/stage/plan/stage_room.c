@@ -2,6 +2,8 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/hold/held_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/plan/stage_replicas.h"
+#include "daemon/stage/task/slice_lanes.h"
 #include "daemon/stage/train/saver.h"
 
 #include "model/param_piece.h"
@@ -32,10 +34,14 @@ static int largest_piece(size_t *ret, const struct job_plan *p, const struct con
 int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, size_t rank, size_t threads,
                struct err *err)
 {
-    const bool end = p->stages == p->ranks && (rank == 0 || rank + 1 == p->ranks);
-    const uint32_t embed = p->place[0], head = p->place[p->stages - 1];
+    const size_t replica = job_plan_replica_of(p, rank), places = job_plan_places_of(p, replica),
+                 place = job_plan_place_of(p, rank);
+    const bool end = p->stages == places && (place == 0 || place + 1 == places);
+    const uint32_t embed = job_plan_rank_at(p, replica, 0),
+                   head = job_plan_rank_at(p, replica, p->stages - 1);
     const bool tied = p->training && p->tune.kind == TUNE_FULL && c->tied && embed != head;
-    const size_t neighbours = p->ranks == 1 ? 0 : p->ranks == 2 ? 1 : 2, values = p->tokens * p->dim;
+    const size_t values = p->tokens * p->dim;
+    const size_t neighbours = (size_t)__builtin_popcount(job_plan_talks(p, rank));
     size_t bytes = PROGRAM + threads * PER_THREAD + neighbours * PER_NEIGHBOUR, piece = 0, held = 0;
     int r = p->training ? largest_piece(&piece, p, c, err) : 0;
     if (!r)
@@ -51,6 +57,9 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
     } else {
         bytes += piece;
     }
+    bytes += slice_lanes_bytes(p);
+    if (p->replicas) /* of each part those of all replicas are here, while the next ones come */
+        bytes += 2 * p->replicas * replicas_part_bytes(p);
     if (p->training && rank == 0)
         bytes += saver_bytes(p, c);
     *ret = bytes;
@@ -62,11 +71,11 @@ int stage_chunks(struct stage_bytes *ret, const struct job_plan *p, const struct
 {
     struct stage_bytes all = {0}, one;
     for (size_t s = 0; s < p->stages; s++) {
-        const struct stage_spec spec = job_plan_stage(p, c, s);
-        int r = p->place[s] == rank ? stage_measure(&one, &spec, err) : 0;
+        const struct stage_spec spec = job_plan_stage(p, c, s, job_plan_replica_of(p, rank));
+        int r = job_plan_is_at(p, s, rank) ? stage_measure(&one, &spec, err) : 0;
         if (r)
             return r;
-        if (p->place[s] != rank)
+        if (!job_plan_is_at(p, s, rank))
             continue;
         all.mapped += one.mapped;
         all.params += one.params;

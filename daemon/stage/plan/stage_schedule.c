@@ -59,11 +59,14 @@ int stage_schedule_make(struct head *h, struct sched **ret, struct err *err)
         return e;
     struct sched_request req = {.name = p->schedule,
                                 .text = p->order,
-                                .ranks = p->ranks,
+                                .ranks = job_plan_places(p),
                                 .chunks = h->spec.chunks,
-                                .microbatches = p->microbatches};
+                                .microbatches = p->replicas ? job_plan_first_microbatch(p, 1, p->microbatches)
+                                                            : p->microbatches};
     e = sched_make(ret, &req, err);
     if (e)
         return err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    if (p->order && !p->replicas && !plan_keeps_groups(*ret, p->groups, p->microbatches, 0, 1))
+        p->groups = 1; /* an order that comes back to microbatches it has left */
     return p->order ? write_order(p, *ret, err) : 0;
 }

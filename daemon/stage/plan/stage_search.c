@@ -11,35 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/handling_cost.h"
+#include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/plan/stage_search_impl.h"
 #include "daemon/stage/plan/stage_shared.h"
-#include "daemon/stage/plan/cost_table.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "daemon/stage/stage_nodes.h"
-#include "engine/pipe/planner.h"
 
-enum {
-    MOST_CUTS = 8,
-    TIMED_TOKENS = 512, /* beyond, time is in proportion */
-};
-static const double WORTH_MOVING = 0.97; /* of a step's time: less is not worth a word */
+enum { TIMED_TOKENS = 512 /* beyond, time is in proportion */ };
 
-struct search {
-    struct head *h;
-    size_t units, lowest; /* lowest: unit the backward ends at */
-    size_t cuts, micro[MOST_CUTS];
-    double tokens[MOST_CUTS]; /* of a usual microbatch */
-    struct planner_cut cut[MOST_CUTS];
-    struct sched_cost *cost[MOST_CUTS]; /* owned */
-    struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
-    size_t *bytes[MOST_CUTS]; /* owned: [(3 + ranks) · units] slot, activations, held; then by node what of
-                                 the last it does not have yet */
-    size_t memory[JOB_MAX_RANKS];
-    struct cost_table *timed; /* owned */
-    size_t *place;            /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
-};
 static const size_t NOT_TIMED = SIZE_MAX;
 
 /* --- ways to cut a step ----------------------------------------------------------------------- */
+
+static void add_cut(struct search *s, size_t rows, double row_tokens, size_t microbatches)
+{
+    const size_t batch = s->h->spec.batch;
+    s->micro[s->cuts] = rows;
+    s->tokens[s->cuts] = row_tokens * (double)(rows < batch ? rows : batch);
+    s->cut[s->cuts++] =
+        (struct parallel_cut){.microbatches = microbatches, .groups = replicas_groups(s->h, microbatches)};
+}
 
 /* Microbatches of 1, 2, 4, … rows that cut the step into equal parts; the one that was asked for,
  * if one was. */
@@ -52,20 +45,15 @@ static void list_cuts(struct search *s, bool all)
         sum += (double)data_packs_length(packs, i);
     const double each = fmax(1, sum / (double)data_packs_count(packs));
     const bool given = !all || spec->microbatches || spec->has_micro_batch;
-    for (size_t n = given ? spec->micro_batch : 1; n <= spec->batch && s->cuts < MOST_CUTS; n *= 2) {
+    for (size_t n = given ? spec->micro_batch : 1; n <= spec->batch && s->cuts < PARALLEL_MOST_CUTS; n *= 2) {
         if (!given && spec->batch % n)
             break;
-        s->micro[s->cuts] = n;
-        s->tokens[s->cuts] = each * (double)(n < spec->batch ? n : spec->batch);
-        s->cut[s->cuts++].microbatches = (spec->batch + n - 1) / n;
+        add_cut(s, n, each, (spec->batch + n - 1) / n);
         if (given)
             break;
     }
-    if (!s->cuts) { /* more rows in a microbatch than in a step */
-        s->micro[0] = spec->micro_batch;
-        s->tokens[0] = each * (double)spec->batch;
-        s->cut[s->cuts++].microbatches = 1;
-    }
+    if (!s->cuts) /* more rows in a microbatch than in a step */
+        add_cut(s, spec->micro_batch, each, 1);
 }
 
 /* --- a unit ----------------------------------------------------------------------------------- */
@@ -88,7 +76,7 @@ static struct stage_spec heavy_spec(const struct search *s, size_t unit, size_t 
 
 static struct sched_cost times(const struct sched_cost *c, double x)
 {
-    return (struct sched_cost){c->f * x, c->i * x, c->w * x, c->r * x};
+    return (struct sched_cost){c->f * x, c->i * x, c->w * x, c->r * x, c->u * x};
 }
 
 /* What the search counts with: slots, activations and the rest, of a unit. */
@@ -166,14 +154,14 @@ static int search_units(struct search *s, struct err *err)
         const size_t same = cost_table_like(s->h, u, s->lowest);
         for (size_t c = 0; c < s->cuts && !e; c++) {
             size_t *bytes = s->bytes[c];
-            for (size_t r = 0; r < s->h->plan.ranks; r++)
+            for (size_t r = 0; r < s->nodes; r++)
                 s->cost[c][r * s->units + u] =
                     same == u ? cost_of(s, r, c, u) : s->cost[c][r * s->units + same];
             if (same == u)
                 e = weigh_unit(s, u, c, err);
             for (size_t i = 0; i < 3 && same != u; i++)
                 bytes[i * s->units + u] = bytes[i * s->units + same];
-            for (size_t r = 0; r < s->h->plan.ranks; r++)
+            for (size_t r = 0; r < s->nodes; r++)
                 bytes[(3 + r) * s->units + u] =
                     bytes[2 * s->units + u] - stage_shared_unit(s->h, s->timed->nodes, r, u);
         }
@@ -181,32 +169,43 @@ static int search_units(struct search *s, struct err *err)
     return e;
 }
 
-static void search_links(struct search *s)
+static void search_ways(struct search *s)
 {
-    const size_t ranks = s->h->plan.ranks;
-    for (size_t c = 0; c < s->cuts; c++)
-        for (size_t r = 0; r < ranks; r++) {
-            const double bytes = s->tokens[c] * (double)s->h->plan.dim * 4;
-            s->link[c][2 * r] = cost_table_link(s->timed, r, (r + 1) % ranks, bytes);
-            s->link[c][2 * r + 1] = cost_table_link(s->timed, r, (r + ranks - 1) % ranks, bytes);
+    static const double MANY = 1e6; /* bytes */
+    for (size_t from = 0; from < s->nodes; from++)
+        for (size_t to = 0; to < s->nodes; to++) {
+            const struct sched_link none = cost_table_link(s->timed, from, to, 0),
+                                    many = cost_table_link(s->timed, from, to, MANY);
+            s->way[from * s->nodes + to] =
+                (struct parallel_way){(many.transfer - none.transfer) / MANY, none.transfer, none.latency};
         }
+    const bool may_share = job_plan_replicas(&s->h->plan) > 1 || s->h->spec.any_parallel;
+    const double own = may_share ? handling_cost(!s->h->planning.must_not_time) : 0;
+    for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
+        s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);
+    for (size_t c = 0; c < s->cuts; c++)
+        s->cut[c].message = s->tokens[c] * (double)s->h->plan.dim * sizeof(float);
+    for (size_t u = 0; u < s->units; u++)
+        s->grads[u] = replicas_unit_values(&s->h->plan, &s->h->config, u) * sizeof(float);
 }
 
 /* What is left for the units of each node. */
 static int search_memory(struct search *s, struct err *err)
 {
-    for (uint32_t r = 0; r < s->h->plan.ranks; r++) {
+    for (uint32_t r = 0; r < s->nodes; r++) {
         const double has = cost_table_number(s->timed, r, "memory");
         struct job_plan p = s->h->plan;
         size_t room, work = 0;
+        p.replicas = p.nothers ? 0 : p.replicas;
         job_plan_place_single(&p);
         for (size_t i = 0; i < p.stages; i++)
             p.slots[i] = 1;
         size_t other_way = 0;
-        int e = stage_room(&room, &p, &s->h->config, r, (size_t)cost_table_threads(s->timed, r), err);
-        if (!e)
-            e = stage_room(&other_way, &p, &s->h->config, (p.ranks - r) % p.ranks,
-                           (size_t)cost_table_threads(s->timed, r), err);
+        const int threads = (int)cost_table_threads(s->timed, r);
+        int e = stage_room(&room, &p, &s->h->config, r, threads, err);
+        if (!e && !p.replicas)
+            e = stage_room(&other_way, &p, &s->h->config, (uint32_t)((s->nodes - r) % s->nodes), threads,
+                           err);
         room = !e && other_way > room ? other_way : room;
         for (size_t u = 0; u < s->units && !e; u++) {
             struct stage_spec spec = heavy_spec(s, u, s->micro[s->cuts - 1]);
@@ -216,8 +215,8 @@ static int search_memory(struct search *s, struct err *err)
         }
         if (e)
             return e;
-        const size_t taken = room + work;
-        s->memory[r] = has <= 0 ? SIZE_MAX : (size_t)has > taken ? (size_t)has - taken : 0;
+        s->taken[r] = room + work;
+        s->memory[r] = has <= 0 ? SIZE_MAX : (size_t)has > s->taken[r] ? (size_t)has - s->taken[r] : 0;
     }
     return 0;
 }
@@ -229,22 +228,24 @@ static void search_done(struct search *s)
         free(s->bytes[c]);
     }
     free(s->place);
+    free(s->grads);
+    parallel_question_done(&s->question);
     cost_table_free(s->timed);
 }
 
 static int search_init(struct search *s, struct head *h, bool all, struct err *err)
 {
-    *s = (struct search){.h = h, .units = h->config.layers + 2};
+    *s = (struct search){.h = h, .units = h->config.layers + 2, .nodes = h->plan.ranks};
     while (s->lowest + 1 < s->units && !is_trained(h, s->lowest))
         s->lowest++;
     list_cuts(s, all);
+    s->grads = calloc(s->units, sizeof *s->grads);
     for (size_t c = 0; c < s->cuts; c++) {
-        s->cost[c] = calloc(h->plan.ranks * s->units, sizeof *s->cost[c]);
-        s->bytes[c] = calloc((3 + h->plan.ranks) * s->units, sizeof *s->bytes[c]);
-        if (!s->cost[c] || !s->bytes[c])
+        s->cost[c] = calloc(s->nodes * s->units, sizeof *s->cost[c]);
+        s->bytes[c] = calloc((3 + s->nodes) * s->units, sizeof *s->bytes[c]);
+        if (!s->cost[c] || !s->bytes[c] || !s->grads)
             return err_set(err, -ENOMEM, "out of memory");
         s->cut[c].cost = s->cost[c];
-        s->cut[c].link = s->link[c];
         s->cut[c].slot = s->bytes[c];
         s->cut[c].activations = s->bytes[c] + s->units;
         s->cut[c].held = s->bytes[c] + 3 * s->units;
@@ -254,112 +255,44 @@ static int search_init(struct search *s, struct head *h, bool all, struct err *e
     e = e ? e : search_units(s, err);
     if (e)
         return e;
-    search_links(s);
+    search_ways(s);
     return search_memory(s, err);
 }
 
-static struct planner_request request_of(const struct search *s)
+/* About all nodes; how many replicas there are to be, the caller says. */
+static struct parallel_request request_of(const struct search *s)
 {
     static const enum planner_again again[] = {[RECOMPUTE_NONE] = PLANNER_AGAIN_NONE,
                                                [RECOMPUTE_LAYER] =
                                                    PLANNER_AGAIN_NONE, /* timed as part of I and W */
                                                [RECOMPUTE_STAGE] = PLANNER_AGAIN_ALL,
                                                [RECOMPUTE_AUTO] = PLANNER_AGAIN_AUTO};
-    return (struct planner_request){.ranks = s->h->plan.ranks,
-                                    .layers = s->h->config.layers,
-                                    .cut = s->cut,
-                                    .cuts = s->cuts,
-                                    .adapters = s->h->nadapters,
-                                    .memory = s->memory,
-                                    .objective = s->h->spec.save_memory ? PLANNER_MEMORY : PLANNER_TIME,
-                                    .again = again[s->h->spec.recompute]};
+    const struct job_spec *spec = &s->h->spec;
+    return (struct parallel_request){.nodes = s->nodes,
+                                     .layers = s->h->config.layers,
+                                     .cut = s->cut,
+                                     .cuts = s->cuts,
+                                     .way = s->way,
+                                     .grads = s->grads,
+                                     .handling = s->handling,
+                                     .memory = s->memory,
+                                     .adapters = s->h->nadapters,
+                                     .chunks = spec->chunks,
+                                     .schedule = strcmp(spec->schedule, "auto") ? spec->schedule : NULL,
+                                     .objective = spec->save_memory ? PLANNER_MEMORY : PLANNER_TIME,
+                                     .again = again[spec->recompute]};
 }
 
-/* --- what is told ----------------------------------------------------------------------------- */
-
-static size_t node_at(const struct search *s, const struct planner_found *f, size_t rank)
+/* The planner's question about the job's own replicas, on nodes as they lie. */
+static int ask(struct search *s, const struct parallel_request *req, bool has_shares, struct err *err)
 {
-    return planner_node(f, s->h->plan.ranks, rank);
-}
-
-static json_t *forecast_of(const struct search *s, const struct planner_found *f)
-{
-    json_t *costs = json_array(), *timed = json_array();
-    const size_t steps = s->h->nadapters * f->turns;
-    for (size_t r = 0; r < s->h->plan.ranks; r++)
-        json_array_append_new(timed, json_boolean(!r || s->timed->node[node_at(s, f, r)].any));
-    for (size_t i = 0; i < f->stages; i++)
-        json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[i].f, f->cost[i].i, f->cost[i].w,
-                                               f->again[i] ? f->cost[i].r : 0.0));
-    return json_pack("{s:s s:I s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
-                     (json_int_t)f->chunks, "steps", (json_int_t)steps, "microbatches",
-                     (json_int_t)(steps * s->cut[f->cut].microbatches), "micro_batch_size",
-                     (json_int_t)s->micro[f->cut], "seconds", f->seconds * (double)steps, "bubble", f->bubble,
-                     "costs", costs, "timed", timed);
-}
-
-/* That split, but a layer of its neighbours on stage `s`. */
-static void give_layer(size_t *first, size_t stages, size_t s)
-{
-    const size_t layers = first[stages];
-    if (first[s] < layers)
-        for (size_t i = s + 1; i < stages && first[i] <= first[s]; i++)
-            first[i] = first[s] + 1;
-    else
-        for (size_t i = s; i && first[i] == layers; i--)
-            first[i] = layers - 1;
-}
-
-static json_t *left_out(const struct search *s, const struct planner_found *f)
-{
-    json_t *list = json_array();
-    const struct sched_info *info = sched_info(f->schedule);
-    for (size_t r = 0; r < s->h->plan.ranks; r++) {
-        size_t first[PLANNER_MAX_STAGES + 1], mine = SIZE_MAX;
-        bool any = false;
-        char text[200];
-        for (uint32_t i = 0; i < f->stages; i++)
-            if (sched_place(info->placement, s->h->plan.ranks, i) == r) {
-                mine = mine < i ? mine : i;
-                any = any || f->first[i] < f->first[i + 1];
-            }
-        if (any || mine == SIZE_MAX)
-            continue;
-        memcpy(first, f->first, sizeof first);
-        give_layer(first, f->stages, mine);
-        struct planner_request req = request_of(s);
-        struct planner_found with, none;
-        struct err quiet;
-        req.schedule = f->schedule;
-        req.chunks = f->chunks;
-        req.first = first;
-        req.mirror = f->mirrored;
-        req.cut = &s->cut[f->cut];
-        req.cuts = 1;
-        if (planner_search(&with, &none, &req, &quiet))
-            continue;
-        snprintf(text, sizeof text,
-                 with.fits ? "%s holds no layer: with one, a step would take %.3g s, not %.3g s"
-                           : "%s holds no layer: there is not the memory for one",
-                 cost_table_name(s->timed, node_at(s, f, r)), with.seconds, f->seconds);
-        json_array_append_new(list, json_string(text));
-    }
-    return list;
-}
-
-/* Rank 0 has the user's files and is where the job was submitted; another beginning can only be
- * recommended. */
-static void tell_elsewhere(const struct search *s, const struct planner_found *f)
-{
-    struct planner_request req = request_of(s);
-    struct planner_found turned;
-    struct err quiet;
-    if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
-        turned.seconds > f->seconds * WORTH_MOVING)
-        return;
-    json_object_set_new(s->h->planning.forecast, "elsewhere",
-                        json_pack("{s:s s:f}", "node", cost_table_name(s->timed, turned.start), "seconds",
-                                  turned.seconds * (double)(f->turns * s->h->nadapters)));
+    const struct job_plan *p = &s->h->plan;
+    const size_t replicas = job_plan_replicas(p);
+    if (!parallel_layout_make(&s->layout, req, (1u << s->nodes) - 1, replicas, false))
+        return err_set(err, -EINVAL, "%zu replicas need as many groups of microbatches", replicas);
+    for (size_t d = 0; d < p->replicas && has_shares; d++)
+        s->layout.share[0][d] = p->share[d];
+    return parallel_ask(&s->question, &s->layout, req, err);
 }
 
 /* --- the two ways in -------------------------------------------------------------------------- */
@@ -368,8 +301,9 @@ static void tell_elsewhere(const struct search *s, const struct planner_found *f
 static json_t *pace_of(const struct search *s, const struct planner_found *f)
 {
     json_t *units = json_array(), *speeds = json_array();
-    for (size_t r = 0; r < s->h->plan.ranks; r++) {
-        const struct sched_cost *own = s->cost[f->cut], *its = own + node_at(s, f, r) * s->units;
+    const struct sched_cost *own = s->cost[s->layout.cut[f->cut]];
+    for (size_t r = 0; r < s->layout.places; r++) {
+        const struct sched_cost *its = own + s->layout.node[planner_node(f, s->layout.places, r)] * s->units;
         double mine = 0, there = 0;
         for (size_t u = 0; u < s->units; u++) {
             const double cost = own[u].f + own[u].i + own[u].w;
@@ -383,19 +317,20 @@ static json_t *pace_of(const struct search *s, const struct planner_found *f)
     return json_pack("{s:o s:o}", "units", units, "speeds", speeds);
 }
 
+/* With the layout's shares. */
 static void take(struct head *h, const struct search *s, const struct planner_found *f)
 {
     struct job_plan *p = &h->plan;
-    const size_t was = h->spec.micro_batch, is = s->micro[f->cut];
-    p->tokens = p->tokens / was * is;
-    p->seqs = p->seqs / was * is;
-    p->microbatches = s->cut[f->cut].microbatches;
-    h->spec.micro_batch = is;
-    h->spec.chunks = f->chunks;
-    snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
+    search_take_cut(h, s, s->layout.cut[f->cut], f->schedule, f->chunks);
+    memcpy(p->share, s->layout.share[f->cut], sizeof p->share);
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
-    h->planning.has_split = true;
-    h->planning.pace = pace_of(s, f);
+    h->planning.has_split = h->planning.has_shares = true;
+    json_decref(h->planning.pace);
+    h->planning.pace = p->replicas ? NULL : pace_of(s, f);
+    json_decref(h->planning.forecast);
+    h->planning.forecast = forecast_of(s, f);
+    json_object_set_new(h->planning.forecast, "left_out", forecast_left_out(s, f));
+    forecast_elsewhere(s, f);
     if (f->mirrored)
         head_mirror(h);
 }
@@ -410,48 +345,225 @@ void head_mirror(struct head *h)
     h->planning.is_mirrored = !h->planning.is_mirrored;
 }
 
+/* What is on the nodes already need not come. With replicas, which may lack unlike parts, the split
+ * that follows looks at it. */
+static int prefer(const struct search *s, struct planner_found *best, const struct planner_request *req,
+                  struct err *err)
+{
+    struct head_planning *p = &s->h->planning;
+    const size_t *of_node[JOB_MAX_RANKS];
+    for (size_t r = 0; r < req->ranks && p->travel_lacks; r++)
+        of_node[r] = p->travel_lacks + r * s->units;
+    return p->travel_lacks && !s->h->plan.replicas && best->fits
+               ? planner_prefer(best, &p->travel_spared, of_node, STAGE_TRAVEL_SLACK, req, err)
+               : 0;
+}
+
+/* Whose order in the ring nobody has set by hand. */
+static bool may_mirror(const struct head *h)
+{
+    return !json_is_true(json_object_get(json_array_get(h->planning.nodes, 0), "by_hand"));
+}
+
+static int head_search_unlike(struct head *h, struct err *err)
+{
+    struct search s;
+    int e = search_init(&s, h, true, err);
+    const struct parallel_request all = request_of(&s);
+    e = e ? e : search_unlike(&s, &all, err);
+    if (!e)
+        cost_table_say(s.timed);
+    search_done(&s);
+    return e ? err_prefix(err, e, "--schedule auto") : 0;
+}
+
 int head_search(struct head *h, struct err *err)
 {
     struct search s;
     struct planner_found best, second;
+    if (h->plan.nothers)
+        return head_search_unlike(h, err);
     int e = search_init(&s, h, true, err);
-    struct planner_request req = request_of(&s);
-    req.chunks = h->spec.chunks;
-    req.mirror = !json_is_true(json_object_get(json_array_get(h->planning.nodes, 0), "by_hand"));
+    const struct parallel_request all = request_of(&s);
+    e = e ? e : ask(&s, &all, false, err);
+    struct planner_request *req = &s.question.req;
+    req->mirror = !h->plan.replicas && may_mirror(h);
     if (!e)
-        e = planner_search(&best, &second, &req, err);
+        e = planner_search(&best, &second, req, err);
+    if (!e)
+        e = prefer(&s, &best, req, err);
     if (!e) {
         cost_table_say(s.timed);
-        h->planning.forecast = forecast_of(&s, &best);
-        json_object_set_new(h->planning.forecast, "left_out", left_out(&s, &best));
+        take(h, &s, &best);
         if (second.schedule)
             json_object_set_new(h->planning.forecast, "second", forecast_of(&s, &second));
-        tell_elsewhere(&s, &best);
-        take(h, &s, &best);
     }
     search_done(&s);
     return e ? err_prefix(err, e, "--schedule auto") : 0;
 }
 
+/* Over the slowest cable between two of the ranks that share a place, whose CPUs do nothing else
+ * meanwhile. */
+static double gathering(const struct search *s, const struct plan_shape *shape, size_t place,
+                        const struct slice_traffic *all)
+{
+    double cable = 0, handled = 0;
+    for (size_t d = 0; d < shape->replicas && all->times > 0; d++) {
+        const uint32_t rank = plan_shape_rank(shape, d, place);
+        handled = fmax(handled, s->handling[rank] * all->bytes);
+        for (size_t other = 0; other < shape->replicas; other++)
+            if (other != d)
+                cable = fmax(cable, cost_table_gather(s->timed, rank, plan_shape_rank(shape, other, place),
+                                                      all->bytes / all->times));
+    }
+    return all->times * cable + handled;
+}
+
+/* Ranks that share a stage are as fast as the slowest of them, and gather while they compute. */
+static struct sched_cost shared_cost(const struct search *s, size_t cut, size_t place, size_t unit)
+{
+    const struct job_plan *p = &s->h->plan;
+    const struct plan_shape shape = job_plan_shape(p);
+    const struct slice_trains all = slices_trains(p, &s->h->config, unit, s->tokens[cut]);
+    const double forward = gathering(s, &shape, place, &all.forward),
+                 again = p->by_layer && unit && unit <= s->h->config.layers ? forward : 0;
+    struct sched_cost most = {0};
+    for (size_t d = 0; d < shape.replicas; d++) {
+        const struct sched_cost *own = &s->cost[cut][plan_shape_rank(&shape, d, place) * s->units + unit];
+        most = (struct sched_cost){fmax(most.f, own->f), fmax(most.i, own->i), fmax(most.w, own->w),
+                                   fmax(most.r, own->r), fmax(most.u, own->u)};
+    }
+    most.f += forward;
+    most.r += forward;
+    most.u += gathering(s, &shape, place, &all.update);
+    if (unit >= s->lowest) {
+        most.i += gathering(s, &shape, place, &all.input) + again;
+        most.w += gathering(s, &shape, place, &all.weights);
+    }
+    return most;
+}
+
+/* The first slice's pipeline stands for all. */
+static int ask_slices(struct search *s, const struct parallel_request *req, struct err *err)
+{
+    const size_t places = job_plan_places(&s->h->plan);
+    for (size_t c = 0; c < s->cuts; c++)
+        for (size_t place = 0; place < places; place++)
+            for (size_t u = 0; u < s->units; u++)
+                s->cost[c][place * s->units + u] = shared_cost(s, c, place, u);
+    parallel_layout_make(&s->layout, req, (1u << places) - 1, 1, false);
+    return parallel_ask(&s->question, &s->layout, req, err);
+}
+
+static int foresee(struct search *s, const struct parallel_request *all, struct err *err)
+{
+    struct planner_found found, none;
+    const struct job_plan *p = &s->h->plan;
+    int e = p->slices ? ask_slices(s, all, err) : ask(s, all, true, err);
+    struct planner_request *req = &s->question.req;
+    req->schedule = p->schedule;
+    req->chunks = p->stages / (s->layout.places ? s->layout.places : 1);
+    req->first = p->first;
+    e = e ? e : planner_search(&found, &none, req, err);
+    if (!e)
+        s->h->planning.forecast = forecast_of(s, &found);
+    return e;
+}
+
 void head_forecast(struct head *h)
 {
     struct search s;
-    struct planner_found found, none;
     struct err err = {""};
     if (h->plan.order)
         return;
     int e = search_init(&s, h, false, &err);
-    struct planner_request req = request_of(&s);
-    req.schedule = h->plan.schedule;
-    req.chunks = h->plan.stages / h->plan.ranks;
-    req.first = h->plan.first;
+    const struct parallel_request all = request_of(&s);
     if (!e)
-        e = planner_search(&found, &none, &req, &err);
-    if (!e) {
+        e = h->plan.nothers ? search_foresee_unlike(&s, &all, &err) : foresee(&s, &all, &err);
+    if (!e)
         cost_table_say(s.timed);
-        h->planning.forecast = forecast_of(&s, &found);
-    } else {
+    else
         stage_say(h->events, "no forecast of a step: %s", err.text);
-    }
     search_done(&s);
+}
+
+/* --- --parallel auto -------------------------------------------------------------------------- */
+
+struct layouts {
+    struct search s;
+    struct parallel_found found[PARALLEL_MOST_FOUND];
+    size_t n;
+};
+
+int layouts_find(struct layouts **ret, struct head *h, struct err *err)
+{
+    struct layouts *l = calloc(1, sizeof *l);
+    if (!l)
+        return err_set(err, -ENOMEM, "out of memory");
+    int e = search_init(&l->s, h, !strcmp(h->spec.schedule, "auto"), err);
+    struct parallel_request req = request_of(&l->s);
+    req.mirror = may_mirror(h);
+    e = e ? e : parallel_search(l->found, &l->n, &req, err);
+    if (e) {
+        layouts_free(l);
+        return err_prefix(err, e, "--parallel auto");
+    }
+    cost_table_say(l->s.timed);
+    *ret = l;
+    return 0;
+}
+
+void layouts_free(struct layouts *l)
+{
+    if (l)
+        search_done(&l->s);
+    free(l);
+}
+
+size_t layouts_count(const struct layouts *l)
+{
+    return l->n;
+}
+
+const struct parallel_found *layouts_at(const struct layouts *l, size_t i)
+{
+    return &l->found[i];
+}
+
+/* Replicas of as many nodes each. */
+static int take_layout(struct layouts *l, const struct parallel_found *f, struct head *h, struct err *err)
+{
+    const struct parallel_request req = request_of(&l->s);
+    struct search *s = &l->s;
+    struct planner_found plan = f->plan;
+    parallel_question_done(&s->question);
+    s->question = (struct parallel_question){0};
+    if (!parallel_layout_make(&s->layout, &req, f->mask, f->replicas, f->mirrored))
+        return err_set(err, -EINVAL, "too few groups of microbatches");
+    for (plan.cut = 0; s->layout.cut[plan.cut] != f->plan.cut;)
+        plan.cut++;
+    memcpy(s->layout.share[plan.cut], f->share, sizeof f->share);
+    int e = parallel_ask(&s->question, &s->layout, &req, err);
+    if (e)
+        return e;
+    take(h, s, &plan);
+    return 0;
+}
+
+int layouts_take(struct layouts *l, size_t i, struct head *h, struct err *err)
+{
+    const struct parallel_found *f = &l->found[i];
+    struct search *s = &l->s;
+    if (f->is_unlike) {
+        search_take_unlike(h, s, &f->unlike);
+    } else {
+        const int e = take_layout(l, f, h, err);
+        if (e)
+            return e;
+    }
+    json_object_set_new(h->planning.forecast, "choices", forecast_choices(s, f, l->found, l->n));
+    if (f->mirrored)
+        head_mirror(h);
+    h->planning.has_layout = true;
+    return 0;
 }

@@ -15,6 +15,19 @@ int head_search(struct head *h, struct err *err);
  * where a schedule of the user's own is run, and where nothing could be measured. */
 void head_forecast(struct head *h);
 
+/* What --parallel auto has found: plans for nodes of the ring, the best first. */
+struct layouts;
+struct parallel_found;
+/* Of a training job on all nodes there are, before they are taken. h: borrowed until it is
+ * freed. */
+int layouts_find(struct layouts **ret, struct head *h, struct err *err);
+void layouts_free(struct layouts *layouts);
+size_t layouts_count(const struct layouts *layouts);
+const struct parallel_found *layouts_at(const struct layouts *layouts, size_t i);
+/* Once the job has the nodes of that plan, in the order of the ring, and as many replicas: all else
+ * of it, and the forecast. */
+int layouts_take(struct layouts *layouts, size_t i, struct head *h, struct err *err);
+
 /* The ranks the other way round, the head remaining the first. */
 void head_mirror(struct head *h);
 

@@ -13,7 +13,8 @@ int stage_shared_note(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     const size_t units = h->config.layers + 2;
-    if (p->training && p->tune.kind == TUNE_FULL) /* every process has values of its own */
+    /* Every process has values of its own, or other parts of a unit. */
+    if ((p->training && p->tune.kind == TUNE_FULL) || p->slices)
         return 0;
     free(p->mapped);
     p->nmapped = 0;

@@ -59,35 +59,33 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
                       struct err *err)
 {
     uint32_t adapter_of_step[JOB_MAX_STEPS];
-    struct sched *sched = NULL;
+    struct job_orders orders;
     struct plan *plan = NULL;
-    const struct sched_request want = job_plan_schedule(p, steps * p->microbatches);
     for (size_t i = 0; i < steps; i++)
         adapter_of_step[i] = (uint32_t)(i % (p->nmore + 1));
-    int e = sched_make(&sched, &want, err);
-    const struct plan_request req = {.program = PROGRAM_TRAIN,
-                                     .sched = sched,
-                                     .ranks = p->ranks,
-                                     .recompute = recompute,
-                                     .steps = steps,
-                                     .adapter_of_step = adapter_of_step};
-    if (!e)
-        e = plan_compile(&plan, &req, err);
+    int e = job_orders_make(&orders, p, steps * p->microbatches, steps, err);
+    if (e)
+        return e;
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .recompute = recompute, .steps = steps, .adapter_of_step = adapter_of_step};
+    job_orders_request(&req, &orders, p);
+    e = plan_compile(&plan, &req, err);
     if (!e)
         need_slots(p, plan, need);
     plan_free(plan);
-    sched_free(sched);
+    job_orders_done(&orders);
     return e;
 }
 
 /* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps
- * follow each other: else they end before the next begin. */
+ * follow each other: else they end before the next begin. Replicas wait for each other at the end
+ * of each step, so that each adapter makes one in a round. */
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
     const size_t adapters = p->nmore + 1, most = steps_per_adapter(p->ranks, adapters, p->microbatches);
-    const struct sched_request step = job_plan_schedule(p, p->microbatches);
+    const struct sched_request step = job_plan_schedule(p, 0, p->microbatches);
     size_t turns = 1;
-    int e = steps_per_adapter_go(&turns, &step, adapters, most, err);
+    int e = p->replicas ? 0 : steps_per_adapter_go(&turns, &step, adapters, most, err);
     for (size_t steps = 2; steps <= adapters && !e; steps++)
         e = need_steps(p, recompute, steps, need, err);
     for (size_t turn = 2; turn <= turns && !e; turn++)
@@ -100,12 +98,9 @@ static int need_adapters(struct job_plan *p, const bool *recompute, struct need 
 int stage_slots_count(struct job_plan *p, const struct sched *sched, const bool *recompute,
                       size_t *ret_handed, struct err *err)
 {
-    struct plan *plan = NULL;
     struct need need = {.handed = ret_handed};
-    struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks, .recompute = recompute};
-    int e = plan_compile(&plan, &req, err);
-    if (!e)
+    int e = sched ? plan_check(sched, err) : 0;
+    if (!e && sched)
         e = place_stages(p, sched, err);
     if (!e) {
         memset(p->slots, 0, sizeof p->slots);
@@ -113,13 +108,12 @@ int stage_slots_count(struct job_plan *p, const struct sched *sched, const bool 
         memset(p->bwd_x_only, 0, sizeof p->bwd_x_only);
         memset(p->bwd_w_only, 0, sizeof p->bwd_w_only);
         memset(ret_handed, 0, p->ranks * sizeof *ret_handed);
-        need_slots(p, plan, &need);
+        e = need_steps(p, recompute, 1, &need, err);
     }
     if (!e && p->nmore)
         e = need_adapters(p, recompute, &need, err);
     for (size_t s = 0; !e && s < p->stages; s++)
         p->activations[s] = need.again[s] ? p->activations[s] : 0;
-    plan_free(plan);
     return e;
 }
 
@@ -127,14 +121,15 @@ int stage_slots_begin(struct head *h, struct sched **ret_sched, size_t *ret_hand
 {
     struct job_plan *p = &h->plan;
     bool recompute[JOB_MAX_STAGES];
-    job_plan_place_single(p);
-    for (size_t r = 0; r < p->ranks; r++)
-        p->slots[r] = 1;
+    if (!p->nothers)
+        job_plan_place_single(p);
+    for (size_t s = 0; s < p->stages; s++)
+        p->slots[s] = 1;
     for (size_t s = 0; s < JOB_MAX_STAGES; s++)
         recompute[s] = h->spec.recompute == RECOMPUTE_STAGE;
     if (!p->training)
         return 0;
-    int e = stage_schedule_make(h, ret_sched, err);
+    int e = p->nothers ? 0 : stage_schedule_make(h, ret_sched, err);
     if (!e && (e = stage_slots_count(p, *ret_sched, recompute, ret_handed, err)) && p->order)
         err_prefix(err, e, "--schedule %s", h->spec.schedule);
     return e;

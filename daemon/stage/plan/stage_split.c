@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/stage_given.h"
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/plan/stage_schedule.h"
 #include "daemon/stage/plan/stage_slots.h"
 #include "daemon/stage/stage_nodes.h"
+#include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
 #include "daemon/stage/plan/stage_shared.h"
@@ -20,7 +22,8 @@
 #include "daemon/stage/plan/rows_forecast.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
-#include "engine/pipe/sched_text.h"
+#include "daemon/stage/plan/stage_unlike.h"
+#include "daemon/stage/share/stage_travel.h"
 #include "engine/pipe/split.h"
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -29,42 +32,69 @@ struct split_inputs {
     double *cost, speed[JOB_MAX_STAGES];    /* by unit; by stage */
     size_t *bytes;                          /* owned: [stages][units], what each of them takes there */
     const size_t *of_stage[JOB_MAX_STAGES]; /* in `bytes` */
+    size_t *missing;                     /* owned: [stages][units], what has to come, where that is known */
+    const size_t *lacks[JOB_MAX_STAGES]; /* in `missing` */
     size_t memory[JOB_MAX_STAGES];
     size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
 };
-
-static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
-{
-    size_t layer = unit ? unit - 1 : 0;
-    bool inner = unit >= 1 && unit <= h->config.layers;
-    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0);
-    for (size_t s = 0; s < h->plan.stages; s++)
-        spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
-    spec.first_layer = inner ? layer : 0;
-    spec.end_layer = inner ? layer + 1 : 0;
-    spec.embed = unit == 0;
-    spec.head = unit > h->config.layers;
-    struct stage_bytes bytes;
-    int r = stage_measure(&bytes, &spec, err);
-    if (!r)
-        *ret = bytes.total;
-    return r;
-}
 
 static size_t chunks_of(const struct job_plan *p, uint32_t rank)
 {
     size_t n = 0;
     for (size_t s = 0; s < p->stages; s++)
-        n += p->place[s] == rank;
+        n += job_plan_is_at(p, s, rank);
     return n;
+}
+
+/* Of a stage's nodes in all replicas the one that has least: memory, speed for its share, and what
+ * is there of a unit already. */
+static void least_of_replicas(struct split_inputs *in, const struct head *h, const json_t *nodes, size_t s)
+{
+    const struct job_plan *p = &h->plan;
+    for (size_t d = 0; d < job_plan_replicas(p); d++) {
+        const uint32_t rank = job_plan_rank_at(p, d, s);
+        const size_t memory = in->available[rank] / chunks_of(p, rank);
+        const double speed = stage_nodes_speed(nodes, rank) / (p->replicas ? (double)p->share[d] : 1);
+        in->speed[s] = !d || speed < in->speed[s] ? speed : in->speed[s];
+        in->memory[s] = !d || memory < in->memory[s] ? memory : in->memory[s];
+    }
+}
+
+static size_t shared_in_all(const struct head *h, const json_t *nodes, size_t s, size_t unit)
+{
+    size_t least = SIZE_MAX;
+    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++) {
+        const size_t bytes = stage_shared_unit(h, nodes, job_plan_rank_at(&h->plan, d, s), unit);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+static size_t lacked_by_all(const struct head *h, size_t s, size_t unit)
+{
+    size_t sum = 0;
+    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++)
+        sum += h->planning.travel_lacks[job_plan_rank_at(&h->plan, d, s) * (h->config.layers + 2) + unit];
+    return sum;
+}
+
+static void inputs_done(struct split_inputs *in)
+{
+    free(in->cost);
+    free(in->bytes);
+    free(in->missing);
+    in->cost = NULL;
+    in->bytes = in->missing = NULL;
 }
 
 static int split_inputs(struct split_inputs *in, const struct head *h, const json_t *nodes, struct err *err)
 {
     size_t units = h->config.layers + 2;
+    inputs_done(in);
     in->cost = calloc(units, sizeof *in->cost);
     in->bytes = calloc(h->plan.stages * units, sizeof *in->bytes);
-    if (!in->cost || !in->bytes)
+    in->missing = calloc(h->plan.stages * units, sizeof *in->missing);
+    if (!in->cost || !in->bytes || !in->missing)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t r = 0; r < h->plan.ranks; r++) {
         json_int_t memory = json_integer_value(json_object_get(json_array_get(nodes, r), "memory"));
@@ -73,73 +103,45 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
         in->threads[r] = threads >= 1 ? (size_t)threads : 1;
     }
     for (size_t s = 0; s < h->plan.stages; s++) {
-        uint32_t rank = h->plan.place[s];
-        in->speed[s] = stage_nodes_speed(nodes, rank);
-        in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
+        least_of_replicas(in, h, nodes, s);
         in->of_stage[s] = in->bytes + s * units;
+        in->lacks[s] = in->missing + s * units;
     }
     int e = 0;
     for (size_t u = 0; u < units && !e; u++) {
         size_t bytes = 0;
         in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
-        e = measure_unit(h, u, &bytes, err);
+        e = replicas_unit_bytes(&bytes, h, u, err);
         for (size_t s = 0; s < h->plan.stages && !e; s++)
-            in->bytes[s * units + u] = bytes - stage_shared_unit(h, nodes, h->plan.place[s], u);
+            in->bytes[s * units + u] = bytes - shared_in_all(h, nodes, s, u);
+        for (size_t s = 0; s < h->plan.stages && h->planning.travel_lacks; s++)
+            in->missing[s * units + u] = lacked_by_all(h, s, u);
     }
     return e;
-}
-
-static bool is_node(const struct head *h, size_t rank, size_t place)
-{
-    const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, rank)),
-               *is = json_string_value(json_object_get(json_array_get(h->planning.nodes, place), "name"));
-    return wanted && is && !strcmp(wanted, is);
-}
-
-/* A plan that was made for the ring the other way round has it so again. */
-static void follow_nodes(struct head *h)
-{
-    const size_t n = h->plan.ranks;
-    bool other_way = h->spec.split_nodes && n > 2 && is_node(h, 0, 0);
-    for (size_t r = 1; r < n && other_way; r++)
-        other_way = is_node(h, r, n - r);
-    if (other_way)
-        head_mirror(h);
 }
 
 /* As it was asked for. */
 static int take_split(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    const json_t *split = h->spec.split;
-    size_t sum = 0;
-    for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
-        const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
-                   *is = json_string_value(json_object_get(json_array_get(h->planning.nodes, r), "name"));
-        if (!is_node(h, r, r))
-            return err_set(err, -EINVAL,
-                           "the split is for a ring whose node %zu is %s, but now it is %s: plan again", r,
-                           wanted ? wanted : "missing", is ? is : "?");
-    }
-    if (json_array_size(split) != p->stages)
-        return err_set(err, -EINVAL, "the split is for %zu stages, but %s on %zu nodes has %zu",
-                       json_array_size(split), p->schedule, p->ranks, p->stages);
-    for (size_t s = 0; s < p->stages; s++) {
-        const json_t *v = json_array_get(split, s);
-        const json_int_t n = json_integer_value(v);
-        p->first[s] = sum;
-        if (!json_is_integer(v) || n < 0 || (size_t)n > h->config.layers - sum)
-            return err_set(err, -EINVAL,
-                           "the split gives stage %zu no number of layers, or more than are left: the model "
-                           "has %zu in all",
-                           s, h->config.layers);
-        sum += (size_t)n;
-    }
-    p->first[p->stages] = sum;
-    return sum == h->config.layers
-               ? 0
-               : err_set(err, -EINVAL, "the split covers %zu layers, but the model has %zu", sum,
-                         h->config.layers);
+    const size_t given = json_array_size(h->spec.split);
+    const int e = given_check_nodes(h, err);
+    if (!e && given != p->stages)
+        return err_set(err, -EINVAL, "the split is for %zu stages, but %s on %zu nodes has %zu", given,
+                       p->schedule, p->ranks, p->stages);
+    return e ? e : given_layers(p->first, h, 0, p->stages, err);
+}
+
+/* Against the split that asks nobody what it has. */
+static int note_spared(struct head *h, const struct split_request *req, struct err *err)
+{
+    size_t first[JOB_MAX_STAGES + 1];
+    struct split_request fastest = *req;
+    fastest.unit_lacks = NULL;
+    const int e = split_layers(first, &fastest, err);
+    if (!e)
+        h->planning.travel_spared = split_lacks(first, req) - split_lacks(h->plan.first, req);
+    return e;
 }
 
 static int split_within(struct head *h, const struct split_inputs *in, const size_t *memory, struct err *err)
@@ -150,8 +152,12 @@ static int split_within(struct head *h, const struct split_inputs *in, const siz
                                       .unit_cost = in->cost,
                                       .unit_bytes = in->of_stage,
                                       .speed = in->speed,
-                                      .memory = memory};
+                                      .memory = memory,
+                                      .unit_lacks = h->planning.travel_lacks ? in->lacks : NULL,
+                                      .slack = STAGE_TRAVEL_SLACK};
     int e = split_layers(p->first, &req, err);
+    if (!e && req.unit_lacks)
+        e = note_spared(h, &req, err);
     return e ? e : split_check(p->first, p->stages, h->config.layers, err);
 }
 
@@ -160,9 +166,9 @@ static int split_within(struct head *h, const struct split_inputs *in, const siz
 static int split(struct head *h, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    if (h->spec.split)
+    if (h->spec.split && !p->nothers)
         return take_split(h, err);
-    if (h->planning.has_split)
+    if (h->planning.has_split || p->nothers)
         return split_check(p->first, p->stages, h->config.layers, err);
     int e = split_within(h, in, in->memory, err);
     return e == -ENOSPC ? split_within(h, in, NULL, err) : e;
@@ -187,7 +193,7 @@ static void layers_text(char *text, size_t n, const struct job_plan *p, uint32_t
     size_t used = (size_t)snprintf(text, n, "layers");
     bool more = false;
     for (size_t s = 0; s < p->stages && used < n; s++) {
-        if (p->place[s] != rank || p->first[s] == p->first[s + 1])
+        if (!job_plan_is_at(p, s, rank) || p->first[s] == p->first[s + 1])
             continue;
         used += (size_t)snprintf(text + used, n - used, "%s %zu to %zu", more ? " and" : "", p->first[s],
                                  p->first[s + 1] - 1);
@@ -238,6 +244,14 @@ static uint32_t first_full(const struct head *h, const struct split_inputs *in)
     return rank;
 }
 
+static bool is_full_anywhere(const struct head *h, const struct split_inputs *in, size_t stage)
+{
+    bool is = false;
+    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++)
+        is = is || is_full(h, in, job_plan_rank_at(&h->plan, d, stage));
+    return is;
+}
+
 /* Ranks that are short of memory keep only inputs and do forwards again, unless the user said which
  * ranks do. */
 static int save_memory(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
@@ -246,7 +260,7 @@ static int save_memory(struct head *h, const struct sched *sched, struct split_i
     bool recompute[JOB_MAX_STAGES], any = false;
     job_plan_recompute(p, recompute);
     for (size_t s = 0; s < p->stages; s++)
-        if (is_full(h, in, p->place[s]) && !recompute[s])
+        if (is_full_anywhere(h, in, s) && !recompute[s])
             any = recompute[s] = true;
     if (!any || h->spec.recompute != RECOMPUTE_AUTO)
         return 0;
@@ -264,7 +278,7 @@ static int measure_split(struct head *h, const struct sched *sched, struct split
         h->plan.copies = false;
         e = measure_ranks(h, in, err);
     }
-    return !e && sched ? save_memory(h, sched, in, err) : e;
+    return !e && h->plan.training ? save_memory(h, sched, in, err) : e;
 }
 
 /* After another split, for which no stage does forwards again yet. */
@@ -287,20 +301,24 @@ static size_t share_bytes(const struct head *h, const struct split_inputs *in, s
     return sum + (stage + 1 == p->stages ? bytes[h->config.layers + 1] : 0);
 }
 
-/* The largest stage of each full rank may not be as large again. */
-static void tighten(const struct head *h, const struct split_inputs *in, size_t *limits)
+/* The largest stage of each full rank may not be as large again. False: all of them are empty. */
+static bool tighten(const struct head *h, const struct split_inputs *in, size_t *limits)
 {
     const struct job_plan *p = &h->plan;
+    bool is_tighter = false;
     for (uint32_t r = first_full(h, in); r < p->ranks; r++) {
         size_t most = 0, largest = 0;
         for (size_t s = 0; s < p->stages; s++)
-            if (p->place[s] == r && share_bytes(h, in, s) >= most) {
+            if (job_plan_is_at(p, s, r) && share_bytes(h, in, s) >= most) {
                 most = share_bytes(h, in, s);
                 largest = s;
             }
-        if (is_full(h, in, r))
-            limits[largest] = most ? most - 1 : 0;
+        if (is_full(h, in, r) && most) {
+            limits[largest] = most - 1;
+            is_tighter = true;
+        }
     }
+    return is_tighter;
 }
 
 /* Moves layers from full ranks to others until all fit, and takes the fastest of such splits. Where
@@ -316,8 +334,7 @@ static int make_fit(struct head *h, const struct sched *sched, struct split_inpu
     for (size_t s = 0; s < p->stages; s++)
         limits[s] = SIZE_MAX;
     while (!e && first_full(h, in) < p->ranks) {
-        tighten(h, in, limits);
-        e = split_within(h, in, limits, &quiet);
+        e = tighten(h, in, limits) ? split_within(h, in, limits, &quiet) : -ENOSPC;
         if (e == -ENOSPC) {
             memcpy(p->first, first, sizeof first);
             return measure_again(h, sched, in, err);
@@ -376,109 +393,122 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
                    memory_way_out(p->type));
 }
 
-static int split_on_nodes(struct head *h, struct err *err)
+/* Stages, slots, and what all of it takes, once the layers of unlike replicas are shared out. */
+static int measure_unlike(struct head *h, struct split_inputs *in, struct err *err)
+{
+    struct sched *none = NULL; /* each replica has one of its own */
+    int e = stage_slots_begin(h, &none, in->handed, err);
+    e = e ? e : split_inputs(in, h, h->planning.nodes, err);
+    return e ? e : measure_split(h, NULL, in, err);
+}
+
+/* What a rank's share takes, without what its node has already: as unlike_split weighs it. */
+static size_t rank_bytes(const struct head *h, const struct split_inputs *in, uint32_t rank)
+{
+    const struct job_plan *p = &h->plan;
+    size_t sum = 0;
+    for (size_t u = 0; u < h->config.layers + 2; u++) {
+        const size_t s = job_plan_stage_of_unit(p, u);
+        if (job_plan_is_at(p, s, rank))
+            sum += in->of_stage[s][u] + shared_in_all(h, h->planning.nodes, s, u) -
+                   stage_shared_unit(h, h->planning.nodes, rank, u);
+    }
+    return sum;
+}
+
+/* Full ranks get fewer bytes. False: none can, for one has nothing, or what units take has
+ * changed. */
+static bool tighten_ranks(const struct head *h, const struct split_inputs *in, size_t *limits)
+{
+    bool is_tighter = false;
+    for (uint32_t r = first_full(h, in); r < h->plan.ranks; r++) {
+        const size_t bytes = rank_bytes(h, in, r);
+        if (!is_full(h, in, r) || !bytes || bytes > limits[r])
+            continue;
+        limits[r] = bytes - 1;
+        is_tighter = true;
+    }
+    return is_tighter;
+}
+
+/* As make_fit, for replicas that are each split by themselves. */
+static int fit_unlike(struct head *h, struct split_inputs *in, struct err *err)
+{
+    size_t limits[JOB_MAX_RANKS];
+    struct err quiet;
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        limits[r] = SIZE_MAX;
+    int e = 0;
+    while (!e && first_full(h, in) < h->plan.ranks) {
+        e = tighten_ranks(h, in, limits) ? unlike_split(h, limits, &quiet) : -ENOSPC;
+        if (e == -ENOSPC) {
+            e = unlike_split(h, NULL, err);
+            return e ? e : measure_unlike(h, in, err);
+        }
+        if (e)
+            *err = quiet;
+        e = e ? e : measure_unlike(h, in, err);
+    }
+    return e;
+}
+
+static int split_unlike(struct head *h, struct split_inputs *in, struct err *err)
+{
+    const bool is_given = h->spec.split || h->planning.has_split;
+    int e = h->planning.has_split ? 0 : unlike_split(h, NULL, err);
+    e = e ? e : measure_unlike(h, in, err);
+    return e || is_given ? e : fit_unlike(h, in, err);
+}
+
+/* Of all other jobs. */
+static int split_alike(struct head *h, struct split_inputs *in, struct err *err)
+{
+    struct sched *sched = NULL;
+    int e = stage_slots_begin(h, &sched, in->handed, err);
+    if (!e)
+        e = split_inputs(in, h, h->planning.nodes, err); /* which the search may have turned */
+    if (!e)
+        e = split(h, in, err);
+    if (!e)
+        e = measure_split(h, sched, in, err);
+    if (!e && !h->spec.split && !h->planning.has_split)
+        e = make_fit(h, sched, in, err);
+    sched_free(sched);
+    return e;
+}
+
+int head_split_on_nodes(struct head *h, struct err *err)
 {
     struct split_inputs in = {0};
-    struct sched *sched = NULL;
-    const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
-    follow_nodes(h);
-    int e = searched ? head_search(h, err) : 0;
-    const json_t *nodes = h->planning.nodes; /* which the search may have turned */
+    const bool is_auto = h->plan.training && !strcmp(h->spec.schedule, "auto"),
+               is_found = is_auto || h->planning.has_layout;
+    if (given_is_mirrored(h)) /* made so, a plan has it so again */
+        head_mirror(h);
+    int e = stage_travel_look(h, err);
+    if (!e && h->plan.training)
+        e = replicas_share_out(h, err);
+    if (!e && is_auto && !h->planning.has_layout)
+        e = head_search(h, err);
     if (!e)
-        e = stage_slots_begin(h, &sched, in.handed, err);
+        e = h->plan.nothers ? split_unlike(h, &in, err) : split_alike(h, &in, err);
     if (!e)
-        e = split_inputs(&in, h, nodes, err);
-    if (!e)
-        e = split(h, &in, err);
-    if (!e)
-        e = measure_split(h, sched, &in, err);
-    if (!e && !h->spec.split && !h->planning.has_split)
-        e = make_fit(h, sched, &in, err);
-    if (!e)
-        e = check_memory(h, nodes, &in, err);
-    if (!e && h->plan.training && !h->spec.split && !h->planning.has_split) {
+        e = check_memory(h, h->planning.nodes, &in, err);
+    for (size_t s = 0; s < h->plan.stages && !e; s++)
+        h->plan.parts[s] = replicas_parts(&h->plan, &h->config, s);
+    if (!e && h->plan.training && job_plan_replicas(&h->plan) == 1 && !h->spec.split &&
+        !h->planning.has_split) {
         json_decref(h->planning.pace);
         h->planning.pace = pace_of(h, &in);
     }
     const bool from_file =
         h->spec.split && !h->spec.dry_run; /* what it takes is held against what was planned */
     h->planning.must_not_time = h->planning.must_not_time || from_file; /* but the job is not kept waiting */
-    if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
+    if (!e && h->plan.training && !is_found && (h->spec.dry_run || from_file))
         head_forecast(h);
-    if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
+    /* Answers of an evaluation end when they end; rows of a stage that is shared are not timed. */
+    const bool is_foreseen = h->plan.type != JOB_EVAL && !(h->plan.type == JOB_SERVE && h->plan.slices);
+    if (!e && !h->plan.training && is_foreseen && (h->spec.dry_run || h->spec.forecast))
         (h->plan.type == JOB_SERVE ? rows_forecast_make : decode_forecast_make)(h);
-    sched_free(sched);
-    free(in.cost);
-    free(in.bytes);
+    inputs_done(&in);
     return e;
-}
-/* --- whose nodes ------------------------------------------------------------------------------ */
-
-/* Ranks of a schedule of the user's; 0 of all others, and where it cannot be read, which is said
- * later. */
-static size_t ranks_of_order(struct head *h)
-{
-    struct job_plan *p = &h->plan;
-    struct sched *sched = NULL;
-    struct err quiet;
-    if (!p->training || p->nmore || sched_info(p->schedule) || !strcmp(p->schedule, "auto") ||
-        stage_schedule_read(h, &quiet) || sched_read(&sched, p->order, &quiet))
-        return 0;
-    const size_t ranks = sched->ranks;
-    sched_free(sched);
-    return ranks;
-}
-
-/* Tells which nodes it is, and gives the job no others. */
-static void take_nodes(struct head *h, const json_t *all, uint32_t mask, size_t ranks)
-{
-    char in[1100], out[1100];
-    const uint32_t every = (1u << json_array_size(all)) - 1;
-    stage_nodes_text(in, sizeof in, all, mask);
-    stage_nodes_text(out, sizeof out, all, every & ~mask);
-    stage_say(h->events, "the schedule has %zu line%s: %s take%s part, and %s only relay%s data", ranks,
-              ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
-              json_array_size(all) - ranks == 1 ? "s" : "");
-    json_decref(h->planning.nodes);
-    h->planning.nodes = stage_nodes_take(all, mask);
-    h->plan.ranks = ranks;
-    h->planning.chosen = mask;
-}
-
-/* On the best nodes that have the memory: those whose memory does not do are left for the next
- * best. */
-static int split_on_some(struct head *h, size_t ranks, struct err *err)
-{
-    enum { TRIES = 32 };
-    uint32_t masks[TRIES];
-    json_t *all = json_incref(h->planning.nodes);
-    const size_t n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes);
-    struct err first = {""}, why;
-    int e = n ? -ENOSPC
-              : err_set(&first, -EINVAL,
-                        "the plan is for %zu nodes, but not all of them are in the ring now: plan again",
-                        json_array_size(h->spec.split_nodes));
-    for (size_t i = 0; i < n && e == -ENOSPC; i++) {
-        json_decref(h->planning.nodes);
-        h->planning.nodes = json_incref(all);
-        h->planning.is_mirrored = false;
-        snprintf(h->plan.schedule, sizeof h->plan.schedule, "%s", h->spec.schedule);
-        take_nodes(h, all, masks[i], ranks);
-        e = split_on_nodes(h, &why);
-        if (e && (i == 0 || e != -ENOSPC))
-            first = why;
-    }
-    json_decref(all);
-    if (e)
-        *err = first;
-    return e;
-}
-
-int head_split(struct head *h, struct err *err)
-{
-    const size_t ranks = ranks_of_order(h);
-    const int e = stage_shared_note(h, err);
-    if (e)
-        return e;
-    return ranks && ranks < h->plan.ranks ? split_on_some(h, ranks, err) : split_on_nodes(h, err);
 }

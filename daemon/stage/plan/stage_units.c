@@ -14,6 +14,7 @@
 #include "daemon/stage/plan_admit.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/plan/stage_replicas.h"
 
 enum { BUDGET_S = 30 };
 static const double LONGEST_S = 1e6; /* of a task: what is more is no time that anybody measured */
@@ -35,14 +36,18 @@ struct stage_spec unit_spec(const struct job_plan *p, const struct config *confi
                                .embed = unit == 0,
                                .head = unit > layers,
                                .training = p->training,
+                               .groups = job_plan_groups(p),
+                               .end_group = p->replicas ? p->share[replicas_largest(p)] : 0,
                                .split_backward = p->training,
                                .by_layer = p->by_layer && p->training,
                                .slots = 1,
                                .tokens = tokens,
                                .seqs = seqs,
                                .positions = p->positions,
+                               .slice = job_plan_slice(p, 0),
                                .weight_bits = p->weight_bits,
                                .stands_in = true,
+                               .pairs = p->loss != LOSS_NLL,
                                .kv = p->kv};
 }
 
@@ -64,6 +69,8 @@ static bool has_room(const struct unit_want *w, const struct job_plan *p)
 static void with_pool(struct stage_spec *spec, const struct job_plan *p, const struct unit_want *w)
 {
     spec->kv_blocks = blocks_of(w);
+    spec->states = w->seqs;
+    spec->ring_blocks = p->rings ? stage_ring_blocks(&spec->config) : 0;
     spec->kv_type = p->kv_type;
     spec->logit_rows = w->seqs;
 }
@@ -77,6 +84,19 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* What is timed is a slice alone: for what others would give, its own columns stand in. */
+static int gather_alone(void *owner, const struct gather_columns *c, struct err *err)
+{
+    (void)owner;
+    (void)err;
+    const size_t own = c->first[1];
+    for (size_t row = 0; row < c->rows && c->own != c->to; row++)
+        for (size_t at = 0; at < c->width && own; at += own)
+            memcpy(c->to + row * c->width + at, c->own + row * own,
+                   (c->width - at < own ? c->width - at : own) * sizeof *c->to);
+    return 0;
+}
+
 int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *list,
                const struct job_plan *plan, const struct config *config, int threads, bool may_time,
                struct err *err)
@@ -84,15 +104,19 @@ int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *l
     char dir[4096];
     struct err quiet;
     struct num *num = NULL;
+    const struct gather alone = {job_plan_slice(plan, 0), gather_alone, NULL};
     const double began = seconds_now();
     const bool cached = !cache_dir(dir, sizeof dir, "weights", &quiet);
     int e = num_new(&num, threads, err), last = e;
+    if (num)
+        num_set_compute(num, job_plan_compute(plan));
     for (size_t i = 0; i < list->n; i++) {
         const struct unit_want *w = &list->at[i];
         struct unit_trial trial = {
             .spec = unit_spec(plan, config, w->unit, w->tokens, w->seqs), .at = w->at, .trained = w->trained};
         const bool in_time = w->needed || seconds_now() - began < BUDGET_S;
         trial.spec.cache_dir = cached ? dir : NULL;
+        trial.spec.gather = &alone;
         if (plan->kv_blocks)
             with_pool(&trial.spec, plan, w);
         ret_have[i] = false;
@@ -112,6 +136,8 @@ int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *l
 static json_t *plan_encode(const struct job_plan *plan)
 {
     struct job_plan p = *plan;
+    p.replicas = p.groups = 0;
+    p.divided = false;
     job_plan_place_single(&p);
     memset(p.first, 0, sizeof p.first);
     memset(p.bytes, 0, sizeof p.bytes);
@@ -161,9 +187,9 @@ static json_t *encode_answer(const struct sched_cost *costs, const bool *have, s
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list,
-                              have[i] ? json_pack("[f,f,f,f]", costs[i].f, costs[i].i, costs[i].w, costs[i].r)
-                                      : json_null());
+        json_array_append_new(list, have[i] ? json_pack("[f,f,f,f,f]", costs[i].f, costs[i].i, costs[i].w,
+                                                        costs[i].r, costs[i].u)
+                                            : json_null());
     return json_pack("{s:o s:s}", "costs", list, "why", why);
 }
 
@@ -204,10 +230,10 @@ int units_decode_answer(struct sched_cost *ret, bool *ret_have, size_t n, const 
         return -EBADMSG;
     for (size_t i = 0; i < n; i++) {
         struct sched_cost c;
-        if (json_unpack(json_array_get(list, i), "[F,F,F,F]", &c.f, &c.i, &c.w, &c.r))
+        if (json_unpack(json_array_get(list, i), "[F,F,F,F,F]", &c.f, &c.i, &c.w, &c.r, &c.u))
             continue; /* null: it could not be timed */
-        ret_have[i] =
-            c.f > 0 && c.i >= 0 && c.w >= 0 && c.r >= 0 && fmax(fmax(c.f, c.i), fmax(c.w, c.r)) <= LONGEST_S;
+        ret_have[i] = c.f > 0 && c.i >= 0 && c.w >= 0 && c.r >= 0 && c.u >= 0 &&
+                      fmax(fmax(fmax(c.f, c.i), fmax(c.w, c.r)), c.u) <= LONGEST_S;
         ret[i] = c;
     }
     return 0;

@@ -45,7 +45,7 @@ json_t *units_encode(const struct unit_list *list, const struct job_plan *plan);
 /* −EBADMSG where a unit is not one of the model's, or does not fit the plan. */
 int units_decode(struct unit_list *ret, const json_t *units, const struct job_plan *plan,
                  const struct config *config);
-/* Times what the question asks for: {"costs": [[f, i, w, r] or null, …], "why"}. */
+/* Times what the question asks for: {"costs": [[f, i, w, r, u] or null, …], "why"}. */
 json_t *units_answer(const json_t *question, int threads, bool may_time);
 /* The costs of such an answer, for n units; −EBADMSG. */
 int units_decode_answer(struct sched_cost *ret, bool *ret_have, size_t n, const json_t *answer);

@@ -139,6 +139,19 @@ int64_t kv_pool_share(struct kv_pool *p, struct kv_table *t, const uint32_t *ids
     return (int64_t)(t->known * STAGE_KV_BLOCK);
 }
 
+uint64_t kv_pool_hash(const struct kv_pool *p, const struct kv_table *t, size_t blocks)
+{
+    return p->blocks[t->blocks[blocks - 1]].hash;
+}
+
+void kv_pool_cut(struct kv_pool *p, struct kv_table *t, size_t blocks)
+{
+    while (t->n > blocks)
+        release(p, t->blocks[--t->n]);
+    t->known = blocks;
+    t->hash = blocks ? kv_pool_hash(p, t, blocks) : 0;
+}
+
 int kv_pool_grow(struct kv_pool *p, struct kv_table *t, size_t n)
 {
     const size_t needs = (n + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK, had = t->n;

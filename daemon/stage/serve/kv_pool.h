@@ -30,6 +30,10 @@ void kv_pool_free(struct kv_pool *p);
 /* The table is empty: takes the blocks there are of the beginning of ids [n], always less than all
  * of it. Returns for how many positions. −ENOMEM. */
 int64_t kv_pool_share(struct kv_pool *p, struct kv_table *t, const uint32_t *ids, size_t n);
+/* The hash of its first `blocks` blocks, which were shared; no two texts have the same. */
+uint64_t kv_pool_hash(const struct kv_pool *p, const struct kv_table *t, size_t blocks);
+/* Lets go of what was shared but for these. */
+void kv_pool_cut(struct kv_pool *p, struct kv_table *t, size_t blocks);
 /* Room for positions 0 … n−1. −ENOSPC: no block is free, and the table is as before; −ENOMEM. */
 int kv_pool_grow(struct kv_pool *p, struct kv_table *t, size_t n);
 /* The first n positions, of these ids, are computed, or will be before anything that is asked for

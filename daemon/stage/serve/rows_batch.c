@@ -13,7 +13,7 @@ struct wire_head {
     uint32_t is_end, npieces, nrows, nchoices, first_hidden, nhidden, nblocks, nadjust, nmasks, nscores;
 };
 struct wire_piece {
-    uint32_t at, n, adapter, nblocks;
+    uint32_t at, n, adapter, nblocks, state, from, keep, guessed;
 };
 struct wire_choice {
     uint32_t row, top, wants_logprob, top_k;
@@ -113,7 +113,14 @@ void rows_batch_encode(uint8_t *out, const struct rows_batch *b, size_t vocab)
     }
     for (size_t i = 0; i < b->npieces; i++) {
         const struct stage_piece *s = &b->pieces[i];
-        const struct wire_piece w = {(uint32_t)s->at, (uint32_t)s->n, s->adapter, (uint32_t)s->nblocks};
+        const struct wire_piece w = {.at = (uint32_t)s->at,
+                                     .n = (uint32_t)s->n,
+                                     .adapter = s->adapter,
+                                     .nblocks = (uint32_t)s->nblocks,
+                                     .state = s->state,
+                                     .from = s->from,
+                                     .keep = s->keep,
+                                     .guessed = s->guessed};
         at = put(at, &w, sizeof w);
     }
     at = put(at, b->scores, b->nscores * sizeof *b->scores);
@@ -167,6 +174,12 @@ static int check_piece(const struct wire_piece *w, const struct job_plan *p, uin
         return refuse(err, from, "the number of blocks of a piece", w->nblocks);
     if (w->adapter != STAGE_NO_ADAPTER && (p->tune.kind != TUNE_LORA || w->adapter > p->nmore))
         return refuse(err, from, "the adapter of a piece", w->adapter);
+    if (w->state >= job_plan_states(p))
+        return refuse(err, from, "the state of a piece", w->state);
+    if (w->from > p->kept_states || w->keep > p->kept_states)
+        return refuse(err, from, "the kept state of a piece", w->from > w->keep ? w->from : w->keep);
+    if (w->guessed > p->guesses)
+        return refuse(err, from, "the number of guesses of a piece", w->guessed);
     return 0;
 }
 
@@ -303,7 +316,15 @@ static int read_pieces(struct rows_batch *b, const struct wire_head *h, const st
             r = refuse(err, from, "the number of blocks of a piece", w.nblocks);
         if (r)
             return r;
-        b->pieces[i] = (struct stage_piece){room->blocks + blocks, w.nblocks, w.at, w.n, w.adapter};
+        b->pieces[i] = (struct stage_piece){.blocks = room->blocks + blocks,
+                                            .nblocks = w.nblocks,
+                                            .at = w.at,
+                                            .n = w.n,
+                                            .adapter = w.adapter,
+                                            .state = w.state,
+                                            .from = w.from,
+                                            .keep = w.keep,
+                                            .guessed = w.guessed};
         blocks += w.nblocks;
         rows += w.n;
     }

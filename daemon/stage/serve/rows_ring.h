@@ -17,10 +17,16 @@ struct rows_ring {
     struct exchange *exchange;
     struct progress *progress;
     struct sample_scratch *scratch; /* [vocab] of the last rank */
-    uint32_t rank, prev, next, round;
+    uint32_t rank, round;
+    /* Set by rows_ring_place: neighbours in the pipeline of its slice, whose first rank hears rank
+     * 0, and whose last one answers it where it is the first slice. */
+    uint32_t place, slice, prev, next;
     void (*rounded)(void *owner); /* after each microbatch */
     void *owner;
 };
+
+/* From the plan and the rank: where it stands. */
+void rows_ring_place(struct rows_ring *r);
 
 /* What the last rank has chosen. */
 struct rows_answer {
@@ -28,14 +34,17 @@ struct rows_answer {
     size_t n;
 };
 
-/* Rank 0: computes microbatch number `mb`, from 1 on, and sends it; with one rank, `ret` is its
+/* Rank 0: computes microbatch number `mb`, from 1 on, and sends it; with one stage, `ret` is its
  * answer, else it is left alone. ids [nrows]. The batch is borrowed. */
 int rows_ring_send(struct rows_ring *r, uint32_t mb, const struct rows_batch *batch, const uint32_t *ids,
                    struct rows_answer *ret, struct err *err);
-/* Rank 0 of several: is the answer of a microbatch that was sent here? 1 and `ret`; 0: not yet. */
+/* Rank 0, of several stages: is the answer of a microbatch that was sent here? 1 and `ret`; 0: not
+ * yet. */
 int rows_ring_answer(struct rows_ring *r, uint32_t mb, struct rows_answer *ret, struct err *err);
-/* Rank 0 of several: sleeps until something has changed. */
+/* The same: sleeps until something has changed. */
 void rows_ring_wait(struct rows_ring *r, uint32_t mb);
+/* Both: waits for the answer. */
+int rows_ring_hear(struct rows_ring *r, uint32_t mb, struct rows_answer *ret, struct err *err);
 /* Choice i of an answer; the scores stand behind the last choice. */
 const struct rows_token *rows_answer_token(const struct rows_answer *a, const struct rows_batch *batch,
                                            size_t i);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/serve/serve_impl.h"
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -94,7 +95,7 @@ static void saw_guesses(struct server_run *s, struct seq *q, size_t guessed, siz
     draft_luck_saw(&s->known.luck[kind], guessed, right);
     s->counts.guessed[kind] += guessed;
     s->counts.right[kind] += right;
-    if (kind == DRAFT_MODEL && q->drafted.n)
+    if (kind == DRAFT_MODEL && q->drafted.n && !draft_model_is_ahead(s->draft))
         q->drafted_to += right < q->fed ? right : q->fed;
 }
 
@@ -151,12 +152,12 @@ static void end_read(const struct flight *f)
 /* In the order of the text, so that its pieces make no difference. */
 static void take_hidden(struct server_run *s, const struct flight *f, const struct rows_answer *a)
 {
-    const float *rows = rows_answer_hidden(a, &f->batch);
     struct seq *q = f->hidden;
     const size_t dim = s->plan->dim;
+    const float *rows = rows_answer_hidden(a, &f->batch) + (f->first_embedded - f->batch.first_hidden) * dim;
     if (!q || q->is_dead)
         return;
-    for (size_t i = 0; i < f->batch.nhidden; i++)
+    for (size_t i = 0; i < f->nembedded; i++)
         for (size_t k = 0; k < dim; k++)
             q->ask->sum[k] += (double)rows[i * dim + k];
     if (q->computed == q->n)
@@ -217,6 +218,8 @@ static int take_answer(struct server_run *s, struct rows_answer *a, struct err *
     e = e > 0 ? 0 : e;
     if (!e)
         take_hidden(s, &f, a);
+    if (!e)
+        guess_from(s, &f, a);
     end_read(&f);
     if (!e && json_array_size(list))
         stage_event(s->head->events, "tokens", json_pack("{s:O}", "tokens", list));
@@ -231,7 +234,7 @@ static int take_answer(struct server_run *s, struct rows_answer *a, struct err *
 
 static bool may_send(const struct server_run *s)
 {
-    return s->nflights < s->plan->ranks;
+    return s->nflights < job_plan_places(s->plan);
 }
 
 /* 1: a microbatch was sent; 0: there is nothing to compute now. */
@@ -247,7 +250,7 @@ static int send_next(struct server_run *s, struct err *err)
     f.sent_at = clock_now();
     s->flights[s->nflights++] = f;
     e = rows_ring_send(&s->ring, f.mb, &f.batch, f.ids, &answer, err);
-    if (!e && s->plan->ranks == 1)
+    if (!e && job_plan_places(s->plan) == 1)
         e = take_answer(s, &answer, err);
     return e ? e : 1;
 }
@@ -311,6 +314,14 @@ static int name_ends(struct server_run *s, struct err *err)
     return 0;
 }
 
+/* On some rank. */
+static bool has_state(const struct head *h)
+{
+    struct stage_spec all = job_plan_stage(&h->plan, &h->config, 0, 0);
+    all.end_layer = h->config.layers;
+    return stage_has_state(&all);
+}
+
 static int serve_open(struct server_run *s, struct head *h, struct runner *r, struct err *err)
 {
     struct err why;
@@ -321,7 +332,13 @@ static int serve_open(struct server_run *s, struct head *h, struct runner *r, st
     if (getrandom(&salt, sizeof salt, GRND_NONBLOCK) != sizeof salt)
         salt = (uint64_t)clock_now().us;
     s->pool = kv_pool_new(s->plan->kv_blocks, salt);
-    int e = s->pool ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
+    s->has_state = has_state(h);
+    s->kept = kept_states_new(s->plan->kept_states);
+    s->nstates = job_plan_states(s->plan);
+    s->states = calloc(s->nstates, sizeof *s->states);
+    for (size_t i = 0; s->states && i < s->nstates; i++)
+        s->states[i] = (uint32_t)i;
+    int e = s->pool && s->states && s->kept ? name_ends(s, err) : err_set(err, -ENOMEM, "out of memory");
     s->draft = h->draft;
     s->usual_length = FIRST_LENGTH;
     e = e ? e : guessing_new(s, err);
@@ -339,6 +356,8 @@ static void serve_done(struct server_run *s)
         seq_end(s, s->seqs);
     guessing_free(s->guessing);
     kv_pool_free(s->pool);
+    kept_states_free(s->kept);
+    free(s->states);
     serve_forms_done(&s->model.forms);
     chat_template_close(s->model.tpl);
 }

@@ -98,8 +98,16 @@ static void want_hidden(struct flight *f, struct seq *q, size_t n)
     const bool is_whole = q->computed == q->n;
     if (q->ask->is_last_alone && !is_whole)
         return;
-    f->batch.nhidden = q->ask->is_last_alone ? 1 : (uint32_t)n;
-    f->batch.first_hidden = (uint32_t)f->batch.nrows - f->batch.nhidden;
+    f->nembedded = q->ask->is_last_alone ? 1 : (uint32_t)n;
+    f->first_embedded = (uint32_t)f->batch.nrows - f->nembedded;
+}
+
+/* All of them where the model's own layer guesses. */
+static void choose_hidden(const struct server_run *s, struct flight *f)
+{
+    const bool all = s->draft && draft_model_is_ahead(s->draft);
+    f->batch.first_hidden = all ? 0 : f->first_embedded;
+    f->batch.nhidden = all ? (uint32_t)f->batch.nrows : f->nembedded;
 }
 
 /* Of the batch's last n rows, which are a sequence's next ones: those whose next token is one of
@@ -128,7 +136,8 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
                              .nblocks = (end + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
                              .at = q->computed,
                              .n = n,
-                             .adapter = q->ask->adapter};
+                             .adapter = q->ask->adapter,
+                             .guessed = s->has_state ? (uint32_t)guessed : 0};
     f->of_piece[f->batch.npieces++] = q;
     memcpy(f->ids + f->batch.nrows, q->ids + q->computed, n * sizeof *f->ids);
     f->batch.nrows += n;
@@ -137,6 +146,7 @@ static int add(struct server_run *s, struct flight *f, struct seq *q, size_t n, 
     q->computed = end - guessed;
     q->is_in_flight = true;
     kv_pool_note(s->pool, &q->table, q->ids, q->computed);
+    seq_piece_state(s, q, &f->batch.pieces[f->batch.npieces - 1]);
     s->counts.prompt += q->computed <= q->n_prompt ? n : 0;
     if (q->ask->kind == ASK_EMBED) {
         f->hidden = q;
@@ -212,7 +222,7 @@ static int add_piece(void *owner, void *seq, size_t n)
 {
     struct filling_flight *o = owner;
     struct seq *q = seq;
-    const int r = add(o->s, o->f, q, n, 0, o->err);
+    const int r = add(o->s, o->f, q, seq_piece_rows(o->s, q, n), 0, o->err);
     q->ask->is_read = q->ask->is_read || q->computed >= q->n_prompt - 1;
     o->f->has_prompt = true;
     return r;
@@ -234,6 +244,7 @@ int flight_fill(struct server_run *s, struct flight *f, bool *ret_any, struct er
         r = rows_order_next(&limits, &source);
     }
     *ret_any = r > 0;
+    choose_hidden(s, f);
     if (!*ret_any)
         flight_done(f);
     return r < 0 ? r : 0;

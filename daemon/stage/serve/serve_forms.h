@@ -4,7 +4,7 @@
  *   {"json": true}                                    any JSON object
  *   {"values": [{"schema", "before", "after"}, …]}    one of JSON schemas, with texts around it
  *   {"grammar": "…"}                                  GBNF
- * and perhaps "opens" and "closes", "<think>" and "</think>": a prompt that ends with the first
+ * and perhaps "opens" and "closes", as "<think>" and "</think>": a prompt that ends with the first
  * leaves the answer free until it has said the second; it does not end before. The last forms are
  * kept, since requests of a program ask for the same ones. Main thread of rank 0. */
 #ifndef DAEMON_SERVE_FORMS_H
@@ -48,7 +48,7 @@ struct form_at {
     form_state state;        /* held */
     bool is_free;            /* it says something else before: */
     const char *closes;      /* borrowed: until this */
-    char heard[24];          /* the end of what it has said */
+    char heard[32];          /* the end of what it has said */
 };
 
 enum { FORM_CLOSES_MAX = sizeof((struct form_at *)NULL)->heard - 1 };

@@ -16,6 +16,7 @@ struct drafting {
     struct seq *q;
     struct form_at form; /* behind what is guessed */
     size_t wanted;       /* guesses */
+    size_t row;          /* of the last pass: the one that it was chosen behind */
     bool is_over;        /* no more are wanted */
 };
 
@@ -67,14 +68,18 @@ static size_t allowed(const struct seq *q, size_t n)
     return i;
 }
 
-/* What others have said to the draft model of the same text, it need not read again. */
+/* What others have said to the draft model of the same text, it need not read again, unless it
+ * would lack what a state has taken in. */
 static size_t behind(struct server_run *s, struct seq *q, size_t most)
 {
     struct kv_pool *pool = s->draft ? draft_model_pool(s->draft) : NULL;
     if (!pool || q->form.is_free || q->n + most > draft_model_positions(s->draft))
         return 0;
+    if (draft_model_is_ahead(s->draft)) /* what the model gave before the last token must be there */
+        return q->drafted_from + q->drafted_to + q->nkept == q->n - 1 ? q->nkept : 0;
     if (!q->drafted.n) {
-        const int64_t there = kv_pool_share(pool, &q->drafted, q->ids, q->n);
+        const int64_t there =
+            draft_model_has_state(s->draft) ? 0 : kv_pool_share(pool, &q->drafted, q->ids, q->n);
         q->drafted_to = there > 0 ? (size_t)there : 0;
     }
     return q->n - smaller(q->drafted_to, q->n - 1);
@@ -117,16 +122,28 @@ static void look_at_all(struct guessing *g, struct rows_share share)
 
 /* --- a pass of the draft model ---------------------------------------------------------------- */
 
-/* Rows of ids [n] at positions at … of a sequence. `d`: it is chosen behind the last; or NULL. */
-static void add_piece(struct guessing *g, struct seq *q, size_t at, size_t n, struct drafting *d)
+static bool is_ahead(const struct guessing *g)
 {
-    const size_t end = at + n;
-    g->pieces[g->npieces++] = (struct stage_piece){.blocks = q->drafted.blocks,
-                                                   .nblocks = (end + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
-                                                   .at = at,
-                                                   .n = n,
-                                                   .adapter = STAGE_NO_ADAPTER};
-    memcpy(g->ids + g->nids, q->ids + at, n * sizeof *g->ids);
+    return draft_model_is_ahead(g->s->draft);
+}
+
+/* Rows of ids [n] at positions at … of a sequence, x [n, dim] with them where the model's layer
+ * reads them. `d`: it is chosen behind the last; or NULL. */
+static void add_piece(struct guessing *g, struct seq *q, size_t at, size_t n, const float *x,
+                      struct drafting *d)
+{
+    const size_t end = at + n, dim = g->s->plan->dim, first = is_ahead(g) ? q->drafted_from + at + 1 : at;
+    if (x)
+        memcpy(draft_model_in(g->s->draft) + g->nids * dim, x, n * dim * sizeof *x);
+    g->pieces[g->npieces++] =
+        (struct stage_piece){.blocks = q->drafted.blocks,
+                             .nblocks = (end + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
+                             .at = at,
+                             .n = n,
+                             .adapter = STAGE_NO_ADAPTER,
+                             .state = q->state,
+                             .guessed = first + n > q->n ? (uint32_t)(first + n - q->n) : 0};
+    memcpy(g->ids + g->nids, q->ids + first, n * sizeof *g->ids);
     g->nids += n;
     if (!d)
         return;
@@ -169,8 +186,10 @@ static int run_pass(struct guessing *g, struct err *err)
     const bool is_short = g->nids <= 2 * g->npieces; /* what is read in pieces is no guess's price */
     progress_set(s->ring.progress, PROGRESS_COMPUTING, TASK_F, s->last_mb + 1, 0);
     int r = draft_model_pass(s->draft, g->pieces, g->npieces, g->ids, g->rows, g->nrows, &logits, err);
-    for (size_t i = 0; i < g->nrows && !r; i++)
+    for (size_t i = 0; i < g->nrows && !r; i++) {
+        g->of[i]->row = g->rows[i];
         r = choose(g, g->of[i], logits + i * s->plan->vocab, err);
+    }
     const uint64_t us = (uint64_t)clock_since_us(clock_now(), start);
     if (!r)
         draft_cost_saw(is_short ? &s->known.pass : &s->known.read, g->nids, us);
@@ -194,18 +213,38 @@ static void begin(struct guessing *g, const struct draft_case *c, struct seq *q,
     if (d)
         *d = (struct drafting){.q = q, .form = form_at_copy(&q->form), .wanted = c->length};
     *room -= rows - 1;
-    add_piece(g, q, from, rows, d);
+    add_piece(g, q, from, rows, NULL, d);
     q->drafted_to = from + rows;
     q->guessed_by = DRAFT_MODEL;
     kv_pool_note(pool, &q->drafted, q->ids, q->drafted_to);
+}
+
+/* The same for a layer of the model, which reads what was kept. Its blocks are not shared: what is
+ * in them follows from one token more than their own. */
+static void begin_ahead(struct guessing *g, const struct draft_case *c, struct seq *q, size_t *room)
+{
+    const size_t n = q->nkept;
+    if (n - 1 > *room ||
+        kv_pool_grow(draft_model_pool(g->s->draft), &q->drafted, q->drafted_to + n + c->length))
+        return;
+    struct drafting *d = &g->at[g->ndraft++];
+    *d = (struct drafting){.q = q, .form = form_at_copy(&q->form), .wanted = c->length};
+    *room -= n - 1;
+    add_piece(g, q, q->drafted_to, n, q->kept, d);
+    q->drafted_to += n;
+    q->nkept = 0;
+    q->guessed_by = DRAFT_MODEL;
 }
 
 static bool add_next(struct guessing *g)
 {
     for (size_t i = 0; i < g->ndraft; i++) {
         struct drafting *d = &g->at[i];
-        if (!d->is_over)
-            add_piece(g, d->q, d->q->n + d->q->fed++, 1, d);
+        if (d->is_over)
+            continue;
+        const bool ahead = is_ahead(g);
+        const float *x = ahead ? draft_model_out(g->s->draft) + d->row * g->s->plan->dim : NULL;
+        add_piece(g, d->q, (ahead ? d->q->drafted_to : d->q->n) + d->q->fed++, 1, x, d);
     }
     return g->npieces;
 }
@@ -217,7 +256,7 @@ static int draft(struct guessing *g, struct err *err)
     g->ndraft = 0;
     for (size_t i = 0; i < g->n; i++)
         if (g->cases[i].length && g->cases[i].kind == DRAFT_MODEL)
-            begin(g, &g->cases[i], g->ready[i], &room);
+            (is_ahead(g) ? begin_ahead : begin)(g, &g->cases[i], g->ready[i], &room);
     for (bool any = g->npieces; any && !r; any = add_next(g))
         r = run_pass(g, err);
     for (size_t i = 0; i < g->ndraft; i++)
@@ -225,10 +264,8 @@ static int draft(struct guessing *g, struct err *err)
     return r;
 }
 
-/* It is of help alone: without it answers are the same. */
-static void go_without(struct guessing *g, const struct err *why)
+void guess_without(struct server_run *s, const struct err *why)
 {
-    struct server_run *s = g->s;
     for (struct seq *q = s->seqs; q; q = q->next) {
         seq_drop_draft(s, q);
         q->guesses = 0;
@@ -246,7 +283,7 @@ void guess_all(struct server_run *s, struct rows_share share)
     for (size_t i = 0; i < g->n; i++)
         g->ready[i]->guesses = g->cases[i].kind == DRAFT_TEXT ? g->cases[i].length : 0;
     if (s->draft && draft(g, &err))
-        go_without(g, &err);
+        guess_without(s, &err);
 }
 
 int guessing_new(struct server_run *s, struct err *err)

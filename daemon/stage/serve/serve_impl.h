@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The inside of serving on rank 0, shared by serve.c (its life: requests in, microbatches out),
- * serve_seq.c (sequences, from a request to their end), serve_batch.c (the next microbatch),
- * serve_guess.c (tokens that may follow) and serve_tell.c (what the daemon hears). */
+ * serve_seq.c (sequences, from a request to their end), serve_state.c (states that texts may begin
+ * with), serve_batch.c (the next microbatch), serve_guess.c and serve_ahead.c (tokens that may
+ * follow) and serve_tell.c (what the daemon hears). */
 #ifndef DAEMON_SERVE_IMPL_H
 #define DAEMON_SERVE_IMPL_H
 
 #include "daemon/stage/serve/draft_model.h"
+#include "daemon/stage/serve/kept_states.h"
 #include "daemon/stage/serve/kv_pool.h"
 #include "daemon/stage/serve/rows_ring.h"
 #include "daemon/stage/serve/serve_ask.h"
@@ -27,15 +29,22 @@ struct seq {
     size_t guesses, fed;        /* and those of them that the draft model has, too */
     struct form_at form;
     struct kv_table table, drafted; /* of the served model, and of the draft model, */
-    size_t drafted_to;              /* which has so many positions */
-    size_t scored;                  /* of the prompt: rows whose next token's log-probability is on its way */
-    size_t reported;                /* of the prompt: tokens with their log-probabilities */
-    size_t computed;                /* positions that are in the pools, or on their way there */
-    bool is_running;                /* it has blocks; else it waits for some */
-    bool is_in_flight;              /* a microbatch with rows of it is on its way */
-    bool is_dead;                   /* and nobody waits for them: it goes when they are back */
-    const char *ending;             /* why it is over: what the daemon hears; NULL: it is not */
-    char *fault;                    /* owned: with the ending "error", a sentence */
+    size_t drafted_to;              /* which has so many positions: */
+    size_t drafted_from;            /* of a layer of the model, those of the sequence from this one on; */
+    float *kept;                    /* owned [nkept, dim]: what the model gave at the next ones */
+    size_t nkept;
+    size_t scored;      /* of the prompt: rows whose next token's log-probability is on its way */
+    size_t reported;    /* of the prompt: tokens with their log-probabilities */
+    uint32_t state;     /* while it runs, as in struct stage_piece: its own, */
+    uint32_t from;      /* and until its first piece the kept one that it holds; 0: none */
+    size_t parts;       /* position where texts part that begin alike; 0: not known */
+    uint64_t kept_text; /* hash of the latest text of its answer whose state it has kept */
+    size_t computed;    /* positions that are in the pools, or on their way there */
+    bool is_running;    /* it has blocks; else it waits for some */
+    bool is_in_flight;  /* a microbatch with rows of it is on its way */
+    bool is_dead;       /* and nobody waits for them: it goes when they are back */
+    const char *ending; /* why it is over: what the daemon hears; NULL: it is not */
+    char *fault;        /* owned: with the ending "error", a sentence */
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct tokenizer_stream *again;  /* owned: that of a prompt that is scored */
 };
@@ -49,7 +58,8 @@ struct flight {
     uint32_t *ids;
     bool has_prompt;
     struct instant sent_at;
-    struct seq *hidden; /* of whose rows hidden values are wanted, or NULL */
+    struct seq *hidden; /* of whose rows hidden values are wanted for an embedding, or NULL: */
+    uint32_t first_embedded, nembedded; /* which rows; the batch may want those of others as well */
 };
 
 struct serve_counts {
@@ -64,7 +74,11 @@ struct server_run {
     const struct job_plan *plan;
     struct rows_ring ring;
     struct kv_pool *pool; /* owned */
-    struct seq *seqs;     /* owned: oldest first */
+    uint32_t *states;     /* owned [nstates]: those that no sequence has */
+    size_t nstates;
+    bool has_state;           /* the model has layers with one, and so: */
+    struct kept_states *kept; /* owned */
+    struct seq *seqs;         /* owned: oldest first */
     struct flight flights[JOB_MAX_RANKS];
     size_t nflights; /* the oldest first */
     uint32_t last_mb;
@@ -78,7 +92,7 @@ struct server_run {
 
 static inline struct rows_limits serve_limits(const struct server_run *s)
 {
-    return (struct rows_limits){s->plan->ranks, s->plan->seqs, s->head->spec.prefill_step};
+    return (struct rows_limits){job_plan_places(s->plan), s->plan->seqs, s->head->spec.prefill_step};
 }
 
 /* Of its request's answers, the first is the one that the prompt is scored with. */
@@ -111,6 +125,17 @@ int seqs_admit(struct server_run *s, struct err *err);
  * now. */
 bool seq_grow(struct server_run *s, struct seq *q, size_t n);
 
+/* --- serve_state.c: of models that have layers with a state --- */
+
+/* Of the text that its table shares: for how many positions a state is kept too. It begins with
+ * that one, and lets go of the blocks behind. */
+size_t seq_begin_state(struct server_run *s, struct seq *q);
+/* Its next piece goes out. */
+void seq_piece_state(struct server_run *s, struct seq *q, struct stage_piece *piece);
+/* Of the next n rows of its prompt, those up to where its state is to be kept. */
+size_t seq_piece_rows(const struct server_run *s, const struct seq *q, size_t n);
+void seq_drop_state(struct server_run *s, struct seq *q);
+
 /* --- serve_batch.c --- */
 
 /* What comes next, as a microbatch; false: there is nothing to compute. */
@@ -121,6 +146,11 @@ void flight_done(struct flight *f);
 
 /* For sequences that wait for a token: what may follow, behind their tokens. */
 void guess_all(struct server_run *s, struct rows_share share);
+/* serve_ahead.c: what the model gave in an answer, for its layer that predicts a token more. After
+ * the tokens were taken. */
+void guess_from(struct server_run *s, const struct flight *f, const struct rows_answer *a);
+/* Its guesses are of help alone: without them answers are the same. */
+void guess_without(struct server_run *s, const struct err *why);
 int guessing_new(struct server_run *s, struct err *err);
 void guessing_free(struct guessing *g);
 

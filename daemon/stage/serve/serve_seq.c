@@ -13,6 +13,7 @@ static void seq_free(struct seq *q)
     tokenizer_stream_free(q->stream);
     tokenizer_stream_free(q->again);
     free(q->fault);
+    free(q->kept);
     free(q->ids);
     free(q);
 }
@@ -143,13 +144,14 @@ void seq_drop_draft(struct server_run *s, struct seq *q)
 {
     if (s->draft)
         kv_pool_drop(draft_model_pool(s->draft), &q->drafted);
-    q->drafted_to = 0;
+    q->drafted_to = q->nkept = 0;
 }
 
 static void drop(struct server_run *s, struct seq *q)
 {
     kv_pool_drop(s->pool, &q->table);
     seq_drop_draft(s, q);
+    seq_drop_state(s, q);
     q->is_running = false;
     q->computed = 0;
 }
@@ -202,15 +204,19 @@ static size_t sharable(const struct seq *q)
 static int begin(struct server_run *s, struct seq *q, struct err *err)
 {
     int64_t cached = kv_pool_share(s->pool, &q->table, q->ids, sharable(q));
+    if (s->has_state && cached > 0)
+        cached = (int64_t)seq_begin_state(s, q);
     int r = cached < 0 ? (int)cached
                        : kv_pool_grow(s->pool, &q->table,
                                       q->n + 1 < s->plan->positions ? q->n + 1 : s->plan->positions);
     if (r) {
+        seq_drop_state(s, q);
         kv_pool_drop(s->pool, &q->table);
         return r;
     }
     q->computed = (size_t)cached;
     q->is_running = true;
+    q->state = s->states[--s->nstates];
     if (!q->ask->is_begun)
         tell_begun(s, q, q->computed);
     return seq_is_scored(q) && !q->reported ? tell_prompt(s, q, NULL, 1, err) : 0;

@@ -33,7 +33,7 @@ int share_want_init(struct share_want *ret, const struct job_plan *plan, const s
         return err_set(err, -ENOMEM, "out of memory");
     }
     for (size_t s = 0; s < plan->stages; s++) {
-        if (plan->place[s] == rank)
+        if (job_plan_is_at(plan, s, rank))
             add_units(ret->units, plan, s, config);
         if (plan->place[s] < rank)
             add_units(ret->lower, plan, s, config);
@@ -64,12 +64,15 @@ bool share_wants_lower(void *want, const char *name)
 struct share_run {
     const char *file; /* borrowed: the set */
     uint64_t first, end;
+    size_t unit; /* of one that is looked at by unit; else 0 */
 };
 
 static int by_place(const void *a, const void *b)
 {
     const struct share_run *x = a, *y = b;
-    const int names = strcmp(x->file, y->file);
+    const int names = x->file == y->file ? 0 : strcmp(x->file, y->file); /* of 100,000 most are alike */
+    if (x->unit != y->unit)
+        return x->unit > y->unit ? 1 : -1;
     return names ? names : (x->first > y->first) - (x->first < y->first);
 }
 
@@ -95,12 +98,19 @@ static size_t merge(struct share_run *runs, size_t n)
     qsort(runs, n, sizeof *runs, by_place);
     for (size_t i = 0; i < n; i++) {
         struct share_run *last = kept ? &runs[kept - 1] : NULL;
-        if (last && !strcmp(last->file, runs[i].file) && runs[i].first <= last->end)
+        if (last && last->unit == runs[i].unit && !strcmp(last->file, runs[i].file) &&
+            runs[i].first <= last->end)
             last->end = runs[i].end > last->end ? runs[i].end : last->end;
         else
             runs[kept++] = runs[i];
     }
     return kept;
+}
+
+static struct share_run run_of(const char *file, uint64_t at, uint64_t bytes)
+{
+    return (struct share_run){
+        .file = file, .first = at / HAVE_BLOCK, .end = (at + bytes - 1) / HAVE_BLOCK + 1};
 }
 
 /* Only those that are away; all of them where ranks before are meant, for what these have is not
@@ -114,7 +124,7 @@ static size_t find_runs(const struct st *heads, bool (*want)(void *arg, const ch
         uint64_t at;
         const char *file = st_place(heads, t, &at);
         if ((t->is_away || !only_away) && t->bytes && (!want || want(arg, t->name)))
-            ret[n++] = (struct share_run){file, at / HAVE_BLOCK, (at + t->bytes - 1) / HAVE_BLOCK + 1};
+            ret[n++] = run_of(file, at, t->bytes);
     }
     return merge(ret, n);
 }
@@ -127,9 +137,10 @@ static void add_cut(json_t *list, struct share_run r, const struct share_run *lo
         if (strcmp(l->file, r.file) != 0 || l->end <= r.first || l->first >= r.end)
             continue;
         if (l->first > r.first)
-            add_run(list, &(struct share_run){r.file, r.first, l->first}, false);
-        const struct share_run both = {r.file, l->first > r.first ? l->first : r.first,
-                                       l->end < r.end ? l->end : r.end};
+            add_run(list, &(struct share_run){.file = r.file, .first = r.first, .end = l->first}, false);
+        const struct share_run both = {.file = r.file,
+                                       .first = l->first > r.first ? l->first : r.first,
+                                       .end = l->end < r.end ? l->end : r.end};
         add_run(list, &both, true);
         r.first = both.end;
     }
@@ -160,6 +171,30 @@ json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char
         add_run(list, &runs[i], false);
     free(runs);
     return list;
+}
+
+json_t *share_units(const struct st *heads, size_t layers)
+{
+    struct share_run *runs = xcalloc(st_count(heads) + 1, sizeof *runs);
+    json_t *units = json_array();
+    size_t n = 0;
+    for (size_t u = 0; u < layers + 2; u++)
+        json_array_append_new(units, json_array());
+    for (size_t i = 0; i < st_count(heads); i++) {
+        const struct st_tensor *t = st_at(heads, i);
+        uint64_t at;
+        const char *file = st_place(heads, t, &at);
+        const size_t unit = t->bytes ? weights_unit(t->name, layers) : layers + 2;
+        if (unit >= layers + 2)
+            continue;
+        runs[n] = run_of(file, at, t->bytes);
+        runs[n++].unit = unit;
+    }
+    n = merge(runs, n);
+    for (size_t i = 0; i < n; i++)
+        add_run(json_array_get(units, runs[i].unit), &runs[i], false);
+    free(runs);
+    return units;
 }
 
 /* A file that is here in part has its whole length already. */

@@ -38,6 +38,8 @@ struct share_ask {
 json_t *share_blocks(const struct st *heads, const struct share_ask *ask);
 /* All that wanted tensors touch, wherever it is; want: NULL: all are. */
 json_t *share_touched(const struct st *heads, bool (*want)(void *arg, const char *name), void *arg);
+/* The same by unit, from 0 to layers + 1, in one pass: a list of lists. */
+json_t *share_units(const struct st *heads, size_t layers);
 /* {file: bytes}: of all files that have a tensor. The caller owns it. */
 json_t *share_sizes(const struct st *heads);
 

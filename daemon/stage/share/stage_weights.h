@@ -8,7 +8,7 @@
 #define DAEMON_STAGE_WEIGHTS_H
 
 #include "daemon/stage/plan/stage_head.h"
-#include "engine/model/requant.h"
+#include "engine/model/quant/requant.h"
 
 /* Of the head, once its plan stands: fills in h->plan.weights where others take part, unless
  * h->plan.content says what these files hold. Refuses files

@@ -12,6 +12,7 @@ void batch_done(struct batch *b)
     free(b->starts);
     free(b->seqs);
     free(b->mb);
+    free(b->logp);
     *b = (struct batch){0};
 }
 
@@ -23,7 +24,8 @@ int batch_alloc(struct batch *b, const struct job_plan *p)
     b->starts = calloc(n * (p->seqs + 1), sizeof *b->starts);
     b->seqs = calloc(n, sizeof *b->seqs);
     b->mb = calloc(n, sizeof *b->mb);
-    return b->ids && b->labels && b->starts && b->seqs && b->mb ? 0 : -ENOMEM;
+    b->logp = calloc(n * p->seqs, sizeof *b->logp);
+    return b->ids && b->labels && b->starts && b->seqs && b->mb && b->logp ? 0 : -ENOMEM;
 }
 
 /* The rows of a pack, behind what microbatch b->n holds; `at` is where its tokens begin,
@@ -40,11 +42,12 @@ static size_t batch_add(struct batch *b, const struct stage_data *d, size_t pack
         start[seqs + 1] = start[seqs] + (uint32_t)row.n;
         sum->supervised += row.supervised;
     }
+    sum->pairs += data_together(d->data) > 1;
     return seqs;
 }
 
 struct batch_sum batch_fill(struct batch *b, const struct head *h, const struct stage_data *d,
-                            const size_t *packs, size_t n)
+                            const size_t *packs, size_t n, size_t each)
 {
     const struct job_plan *p = &h->plan;
     struct batch_sum sum = {0};
@@ -53,11 +56,12 @@ struct batch_sum batch_fill(struct batch *b, const struct head *h, const struct 
         uint32_t *start = b->starts + b->n * (p->seqs + 1);
         size_t seqs = 0;
         start[0] = 0;
-        for (size_t i = 0; i < h->spec.micro_batch && k < n; i++, k++)
+        for (size_t i = 0; i < each && k < n; i++, k++)
             seqs = batch_add(b, d, packs[k], at, start, seqs, &sum);
         sum.tokens += start[seqs];
         b->seqs[b->n] = (struct seqs){seqs, start};
-        b->mb[b->n] = (struct head_mb){.ids = b->ids + at, .labels = b->labels + at};
+        b->mb[b->n] =
+            (struct head_mb){.ids = b->ids + at, .labels = b->labels + at, .logp = b->logp + b->n * p->seqs};
     }
     return sum;
 }

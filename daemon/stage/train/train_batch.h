@@ -15,20 +15,22 @@ struct batch {
     uint32_t *starts;
     struct seqs *seqs;
     struct head_mb *mb;
+    double *logp; /* what the microbatches' logp point into */
     size_t n;
 };
 
 /* What rows came to. */
 struct batch_sum {
     size_t tokens, supervised;
+    size_t pairs; /* 0: the rows are none */
 };
 
 /* Room for a round of the plan. −ENOMEM; batch_done frees what there is. */
 int batch_alloc(struct batch *b, const struct job_plan *p);
 void batch_done(struct batch *b);
-/* Appends n packs of the set to the batch, as microbatches. */
+/* Appends n packs of the set to the batch, as microbatches of `each` packs. */
 struct batch_sum batch_fill(struct batch *b, const struct head *h, const struct stage_data *d,
-                            const size_t *packs, size_t n);
+                            const size_t *packs, size_t n, size_t each);
 /* Sum of the losses of microbatches [first, end). */
 double batch_loss(const struct batch *b, size_t first, size_t end);
 

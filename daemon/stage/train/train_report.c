@@ -13,9 +13,7 @@ static void name_adapter(const struct train_run *run, size_t adapter, json_t *li
 
 bool train_was_said(const struct train_run *run, const char *kind, size_t adapter, uint64_t step)
 {
-    const json_t *until =
-        json_object_get(json_object_get(run->h->spec.said, kind), run->h->adapters[adapter].name);
-    return json_is_integer(until) && step <= (uint64_t)json_integer_value(until);
+    return head_was_said(run->h, kind, adapter, step);
 }
 
 bool train_was_told(const struct train_run *run, const char *kind, size_t adapter, uint64_t step)
@@ -61,7 +59,7 @@ static json_t *lines_of(const struct train_run *run, const struct train_step *st
     for (size_t i = first; i < end && i < run->h->spec.batch; i++) {
         size_t n;
         const uint32_t *rows = data_packs_at(d->packs, step->packs[i], &n);
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k += data_together(d->data))
             json_array_append_new(lines, json_integer((json_int_t)data_row(d->data, rows[k]).line));
     }
     return lines;
@@ -70,7 +68,19 @@ static json_t *lines_of(const struct train_run *run, const struct train_step *st
 static double loss_of(const struct train_run *run, const struct train_step *step)
 {
     return batch_loss(&run->batch, step->first, step->first + run->h->plan.microbatches) /
-           (double)step->sum.supervised;
+           (double)(step->sum.pairs ? step->sum.pairs : step->sum.supervised);
+}
+
+static void add_pairs(const struct train_run *run, size_t at, json_t *line)
+{
+    const struct train_step *step = &run->steps[at];
+    const struct pair_loss how = {run->h->plan.loss, run->go[at].beta};
+    struct pair_sums sums = {0};
+    if (!step->sum.pairs || !line)
+        return;
+    pair_sums_add(&sums, &run->h->train, &run->train_refs, &how, &run->batch, step->first, step->packs,
+                  run->h->spec.batch);
+    pair_sums_encode(line, "", &sums, &how);
 }
 
 static double seconds_between(struct instant from, struct instant to)
@@ -85,9 +95,9 @@ int train_report_step(struct train_run *run, size_t at, struct err *err)
     const struct head_step *round = &run->round[at];
     struct progress_of *of = &run->of[go->adapter];
     const struct instant now = clock_now();
-    const double seconds = seconds_between(of->told, now), since = seconds_between(run->told, now),
+    const double seconds = seconds_between(of->reported, now), since = seconds_between(run->reported, now),
                  bubble = 1 - round->busy / ((double)run->h->plan.ranks * since);
-    run->told = of->told = now;
+    run->reported = of->reported = now;
     of->last_loss = loss_of(run, step);
     if (train_was_told(run, "step", go->adapter, go->step))
         return 0;
@@ -96,6 +106,7 @@ int train_report_step(struct train_run *run, size_t at, struct err *err)
                              "tokens", (json_int_t)step->sum.tokens, "supervised_tokens",
                              (json_int_t)step->sum.supervised, "step_seconds", seconds, "tokens_per_second",
                              (double)step->sum.tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
+    add_pairs(run, at, line);
     const struct train_more more = {
         .logged = json_pack("{s:o}", "lines", lines_of(run, step, 0, run->h->spec.batch)),
         .said = json_pack("{s:I}", "steps", (json_int_t)run->h->steps)};

@@ -10,13 +10,14 @@
 #include "daemon/stage/train/train_batch.h"
 #include "daemon/stage/train/train_guard.h"
 #include "daemon/stage/train/train_keep.h"
+#include "daemon/stage/train/train_pairs.h"
 #include "daemon/stage/train/train_save.h"
 #include "net/clock.h"
 
 /* What an adapter has come to. */
 struct progress_of {
     double last_loss, last_valid;
-    struct instant told; /* when its last step was */
+    struct instant reported; /* when its last step was */
 };
 
 /* A step under way. */
@@ -33,13 +34,16 @@ struct train_run {
     struct train_step *steps; /* [plan.round_steps] owned, as the next two: of the round */
     struct go_step *go;
     struct head_step *round;
-    size_t *packs;         /* [plan.round_steps · batch] owned */
-    struct stage_log log;  /* owned */
-    struct instant traced; /* when a round was last recorded for people to look at, */
-    struct instant told;   /* when a step was last told of, or the round began */
-    struct instant held;   /* when copies of a step were last begun, */
-    uint64_t held_step;    /* and which; 0: of none */
-    bool is_one_step;      /* the round has one step alone, and is over before that is reported */
+    size_t *packs;                           /* [plan.round_steps · batch] owned */
+    struct pair_refs train_refs, valid_refs; /* owned, as the next */
+    struct pair_refs more_refs[JOB_EVAL_SETS];
+    double *refs;         /* [plan.round_steps · batch] owned: those of the round's pairs, with --loss dpo */
+    struct stage_log log; /* owned */
+    struct instant traced;   /* when a round was last recorded for people to look at, */
+    struct instant reported; /* when a step was last reported, or the round began */
+    struct instant held;     /* when copies of a step were last begun, */
+    uint64_t held_step;      /* and which; 0: of none */
+    bool is_one_step;        /* the round has one step alone, and is over before that is reported */
     struct train_save save;
     struct train_keep keep;
     struct train_guard guard;

@@ -349,6 +349,8 @@ bool jinja_contains(struct jinja_run *run, struct jinja_value where, struct jinj
         jinja_step(run, where.text.n / 64);
         return pytext_find(where.text.s, where.text.n, 0, what.text.s, what.text.n) <= where.text.n;
     }
+    if (where.kind == JINJA_NONE) /* gpt-oss's template looks into a content that may be none */
+        return false;
     const struct jinja_list *items = jinja_items(run, where);
     for (size_t i = 0; items && i < items->n && jinja_step(run, 1); i++)
         if (jinja_equal(run, items->at[i], what))

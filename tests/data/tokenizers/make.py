@@ -5,8 +5,10 @@
 usage: make.py OUT <VERSES       (verses as share/tiny-llama/prepare.py reads them)
 
   OUT/NAME/tokenizer.json   the merges are learnt from the verses; how text is cut is that of the family it is named for
+  OUT/kimi/tiktoken.model   the same merges as Kimi-K2's folder would have them, with its tokenizer_config.json
   OUT/texts.json            what expect.mjs has an independent implementation encode and decode
 """
+import base64
 import collections
 import importlib.util
 import json
@@ -113,6 +115,25 @@ def blank_families(words):
                              post_processor=starts_with("<s>", 1), decoder=sequence("decoders", *decoder["decoders"][:3]))
 
 
+def write_kimi(out, vocab):
+    byte_of = {letter: bytes([b]) for b, letter in bible.byte_letters().items()}
+    tokens = [b"".join(byte_of[letter] for letter in token) for token in vocab]
+    # One that no merge makes; signs that are cut from the letters behind them; merges of one rank.
+    tokens += [b" understanding", "文".encode()[:2], "文".encode(), "文a".encode(), "文ab".encode(), b"aa", b"aaa"]
+    named = {"[BOS]": True, "[EOS]": True, "<|im_end|>": True, "<|im_start|>": False}
+    config = {"tokenizer_class": "TikTokenTokenizer", "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
+              "bos_token": "[BOS]", "eos_token": "[EOS]",
+              "added_tokens_decoder": {str(len(tokens) + i): dict(special(token, 0), special=is_special)
+                                       for i, (token, is_special) in enumerate(named.items())}}
+    os.makedirs(f"{out}/kimi", exist_ok=True)
+    with open(f"{out}/kimi/tiktoken.model", "w", encoding="ascii") as file:
+        for rank, token in enumerate(tokens):
+            file.write(f"{base64.b64encode(token).decode()} {rank}\n")
+    with open(f"{out}/kimi/tokenizer_config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=1)
+        file.write("\n")
+
+
 TEXTS = [
     "", " ", "  ", "   ", "\n", "\n\n", "\t", " \n", "\r\n", "\n \n", "a", " a", "a ", "In the beginning", " In the beginning", "in  the   beginning",
     "And God said, Let there be light: and there was light.", "understanding", " understanding", "understanding understandings",
@@ -140,11 +161,13 @@ def main():
     out = sys.argv[1]
     verses = [verse for chapter in bible.read_chapters(sys.stdin) for verse in chapter][:VERSES]
     words = collections.Counter(bible.WORD.findall("\n".join(verses)))
-    for name, whole in [*byte_families(words), *blank_families(words)]:
+    families = [*byte_families(words), *blank_families(words)]
+    for name, whole in families:
         os.makedirs(f"{out}/{name}", exist_ok=True)
         with open(f"{out}/{name}/tokenizer.json", "w", encoding="utf-8") as file:
             json.dump(whole, file, ensure_ascii=False, indent=1)
             file.write("\n")
+    write_kimi(out, next(whole["model"]["vocab"] for name, whole in families if name == "qwen2"))
     with open(f"{out}/texts.json", "w", encoding="ascii") as file:
         json.dump(TEXTS, file, indent=0)
         file.write("\n")

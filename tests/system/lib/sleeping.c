@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "daemon/stage/exchange/exchange_impl.h"
-#include "daemon/stage/stage_task.h"
+#include "daemon/stage/task/stage_task.h"
 #include "net/clock.h"
 
 enum { TASK_US = 20000 };

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/common/job_spec.h"
+#include "daemon/common/model/model_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
@@ -144,10 +145,11 @@ static int add_path(struct file_set *s, struct loan *loan, const char *path, str
                                                    : add(s, path, open_file(path), err);
 }
 
-/* A file of one's own schedule has a slash in it; without, it is a name. */
+/* A file of one's own schedule has a slash in it; without, it is a name. An adapter that has a name
+ * comes by it, as a model does. */
 static bool is_input(const struct field *f, const char *path, bool resumes)
 {
-    return f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
+    return f->path == FIELD_READS || (f->path == FIELD_ADAPTER && !model_name_is_exact(path)) ||
            (f->path == FIELD_MAY_READ && strchr(path, '/')) ||
            (f->path == FIELD_WRITES && resumes && !strcmp(f->name, "adapter_out"));
 }

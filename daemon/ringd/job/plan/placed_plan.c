@@ -219,7 +219,7 @@ static void show_stages(json_t *to, const struct job_plan *p)
         size_t sum = 0;
         json_t *bounds = json_array();
         for (size_t s = 0; s < p->stages; s++) {
-            if (p->place[s] != r)
+            if (!job_plan_is_at(p, s, r))
                 continue;
             json_array_append_new(bounds, json_integer((json_int_t)p->first[s]));
             json_array_append_new(bounds, json_integer((json_int_t)p->first[s + 1]));

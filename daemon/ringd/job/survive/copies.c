@@ -94,7 +94,7 @@ static bool has_unit(const struct copy_set *set, size_t unit)
     return false;
 }
 
-/* Who has the unit after that step: best its own rank; `ranks`: nobody. */
+/* Who has the unit after that step: best its own rank, in the first replica; `ranks`: nobody. */
 static uint32_t find(const struct copies *c, uint64_t step, size_t unit, uint32_t own, uint32_t ranks)
 {
     uint32_t best = ranks;

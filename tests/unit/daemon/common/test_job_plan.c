@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan as it goes round: every field comes back, nothing that does not fit is taken, and what
- * each rank opens of it. */
+ * The plan as it goes round: every field comes back, and nothing that does not fit is taken. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,85 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/common/job_plan.h"
-#include "daemon/stage/plan/stage_of_plan.h"
-
-/* Adapters that are trained together have the forms of the first. */
-#define FORMS .nforms = 2, .forms = {{8, 0.1f}, {3, 2}}, .form = {{0, 1, 2, 0, 1}, {0, 0, 0, 0, 2}}
-
-/* Rank 0 has stages 0 and 3, and the embedding and the head. */
-static size_t mapped[] = {500, 1, 1, 1, 0, 2000, 3000};
-
-static struct job_plan example(void)
-{
-    return (struct job_plan){.type = JOB_SCORE,
-                             .model = "/models/a \"b\" \xc3\xa9",
-                             .fingerprint = "0123456789abcdef0123456789abcdef",
-                             .ranks = 3,
-                             .stages = 4,
-                             .first = {0, 0, 3, 4, 5},
-                             .place = {0, 1, 2, 0},
-                             .schedule = "own",
-                             .order = (char *)"0F0,3F0\n1F0\n",
-                             .microbatches = 7,
-                             .round_steps = 20,
-                             .tune = {.kind = TUNE_LORA,
-                                      .rank = 8,
-                                      .alpha = 0.1f,
-                                      .dropout = 0.05f,
-                                      .rslora = true,
-                                      .plus_ratio = 16.5,
-                                      .ntargets = 2,
-                                      .targets = {"q_proj", "down_proj"},
-                                      .first_layer = 1,
-                                      .end_layer = 5,
-                                      FORMS,
-                                      .seed = 9000000000000001,
-                                      .random_init = true},
-                             .nmore = 2,
-                             .more = {{.kind = TUNE_LORA,
-                                       .rank = 16,
-                                       .alpha = 0.3f,
-                                       .plus_ratio = 2,
-                                       .ntargets = 2,
-                                       .targets = {"q_proj", "down_proj"},
-                                       .first_layer = 1,
-                                       .end_layer = 5,
-                                       FORMS,
-                                       .seed = 3,
-                                       .random_init = true},
-                                      {.kind = TUNE_LORA,
-                                       .rank = 4,
-                                       .alpha = 7,
-                                       .dropout = 0.5f,
-                                       .rslora = true,
-                                       .ntargets = 2,
-                                       .targets = {"q_proj", "down_proj"},
-                                       .first_layer = 1,
-                                       .end_layer = 5,
-                                       FORMS,
-                                       .random_init = true}},
-                             .training = true,
-                             .kv = true,
-                             .by_layer = true,
-                             .tokens = 96,
-                             .seqs = 3,
-                             .positions = 32,
-                             .sample = 20,
-                             .weight_bits = 4,
-                             .compute = NUM_BF16,
-                             .vocab = 512,
-                             .dim = 64,
-                             .slots = {3, 2, 1, 4},
-                             .activations = {0, 1, 0, 2},
-                             .bwd_x_only = {3, 1, 1, 2},
-                             .bwd_w_only = {2, 1, 0, 1},
-                             .bytes = {UINT64_C(1) << 40, 3, 0},
-                             .draft_bytes = UINT64_C(1) << 30,
-                             .nmapped = sizeof mapped / sizeof *mapped,
-                             .mapped = mapped,
-                             .tied = true};
-}
+#include "tests/unit/daemon/common/job_plan_example.h"
 
 static void every_field_comes_back(void **state)
 {
@@ -108,6 +29,8 @@ static void every_field_comes_back(void **state)
         assert_true(json_equal(json, again));
         assert_true(back->tune.alpha == plan.tune.alpha && back->tune.dropout == plan.tune.dropout &&
                     back->tune.rslora && back->tune.plus_ratio == plan.tune.plus_ratio);
+        assert_true(back->tune.dora && back->tune.layer_decay == plan.tune.layer_decay &&
+                    back->more[0].fixed == 8 && back->more[0].layer_decay == 0.5 && !back->more[0].dora);
         assert_memory_equal(back->first, plan.first, sizeof plan.first);
         assert_memory_equal(back->place, plan.place, sizeof plan.place);
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
@@ -122,7 +45,7 @@ static void every_field_comes_back(void **state)
         assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_int_equal(back->nmapped, plan.nmapped);
-        assert_memory_equal(back->mapped, plan.mapped, sizeof mapped);
+        assert_memory_equal(back->mapped, plan.mapped, sizeof example_mapped);
         assert_true(back->tied);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
         assert_int_equal(back->tune.nforms, 2);
@@ -141,6 +64,84 @@ static void every_field_comes_back(void **state)
     assert_string_equal(job_type_name(JOB_TYPES), "?");
 }
 
+/* Two replicas of a pipeline of three nodes: four of six groups, and two. */
+static struct job_plan replicated(void)
+{
+    struct job_plan plan = example();
+    plan.type = JOB_TRAIN;
+    plan.ranks = 6;
+    plan.replicas = 2;
+    plan.microbatches = 13;
+    plan.groups = 6;
+    plan.share[0] = 4;
+    plan.share[1] = 2;
+    for (size_t s = 0; s < plan.stages; s++)
+        plan.parts[s] = s;
+    for (size_t r = 3; r < 6; r++)
+        plan.bytes[r] = plan.bytes[5 - r];
+    return plan;
+}
+
+static void replicas_come_back(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct job_plan plan = replicated();
+    struct err err = {""};
+    json_t *json = job_plan_encode(&plan);
+    if (job_plan_decode(&back, json, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(back.replicas, 2);
+    assert_int_equal(back.groups, 6);
+    assert_memory_equal(back.share, plan.share, sizeof plan.share);
+    assert_memory_equal(back.parts, plan.parts, sizeof plan.parts);
+    assert_int_equal(job_plan_places(&back), 3);
+    assert_int_equal(job_plan_first_microbatch(&back, 1, 13), 9); /* of 13 in groups of 3, 2, 2, 2, 2, 2 */
+    assert_int_equal(job_plan_first_microbatch(&back, 2, 13), 13);
+    assert_int_equal(job_plan_rank_at(&back, 1, 0), 5);
+    assert_true(job_plan_is_at(&back, 3, 5) && job_plan_is_at(&back, 1, 4) && !job_plan_is_at(&back, 1, 5));
+    job_plan_done(&back);
+    json_decref(json);
+}
+
+/* A rank with all stages, and two with a run of them each. */
+static struct job_plan unlike(void)
+{
+    struct job_plan plan = replicated();
+    plan.ranks = 3;
+    plan.nothers = plan.stages;
+    for (size_t s = 0; s < plan.stages; s++) {
+        plan.place[s] = 0;
+        plan.others[s] = s >= 2;
+    }
+    for (size_t r = 0; r < plan.ranks; r++) /* more is mapped here */
+        plan.bytes[r] = (size_t)1 << 40;
+    return plan;
+}
+
+static void unlike_replicas_come_back(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct job_plan plan = unlike();
+    struct err err = {""};
+    json_t *json = job_plan_encode(&plan);
+    if (job_plan_decode(&back, json, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(job_plan_places_of(&back, 0), 1);
+    assert_int_equal(job_plan_places_of(&back, 1), 2);
+    assert_int_equal(job_plan_replica_of(&back, 0), 0);
+    assert_int_equal(job_plan_replica_of(&back, 1), 1);
+    assert_int_equal(job_plan_replica_of(&back, 2), 1);
+    assert_int_equal(job_plan_rank_at(&back, 1, 0), 2); /* turned round */
+    assert_int_equal(job_plan_rank_at(&back, 1, 2), 1);
+    assert_int_equal(job_plan_place_of(&back, 1), 1);
+    assert_true(job_plan_is_at(&back, 2, 0) && job_plan_is_at(&back, 2, 1) && !job_plan_is_at(&back, 2, 2));
+    assert_int_equal(job_plan_talks(&back, 0), 6);
+    job_plan_done(&back);
+    json_decref(json);
+}
+
 /* Is the plan refused, in a sentence, and is what is given left alone? */
 static void refuse(json_t *json, const char *what)
 {
@@ -152,6 +153,24 @@ static void refuse(json_t *json, const char *what)
     assert_non_null(strstr(err.text, "install the same ringd on all nodes"));
     assert_int_equal(back.ranks, 77);
     json_decref(json);
+}
+
+static void unlike_places_must_fit(void **state)
+{
+    (void)state;
+    static struct job_plan plan;
+    plan = unlike();
+    plan.others[0] = 1; /* the first stage is not at the first place */
+    refuse(job_plan_encode(&plan), "no first stage");
+    plan = unlike();
+    plan.others[plan.stages - 1] = 0; /* no run */
+    refuse(job_plan_encode(&plan), "stages to and fro");
+    plan = unlike();
+    plan.ranks = 4; /* of which one is of no replica */
+    refuse(job_plan_encode(&plan), "a rank too many");
+    plan = unlike();
+    plan.nothers--;
+    refuse(job_plan_encode(&plan), "a stage without a place");
 }
 
 static void nothing_may_be_missing(void **state)
@@ -172,6 +191,67 @@ static void nothing_may_be_missing(void **state)
     }
     refuse(json_null(), "null");
     refuse(json_array(), "a list");
+}
+
+static json_t *with_shares(size_t groups, size_t a, size_t b)
+{
+    struct job_plan plan = replicated();
+    plan.groups = groups;
+    plan.share[0] = a;
+    plan.share[1] = b;
+    return job_plan_encode(&plan);
+}
+
+static void shares_that_do_not_add_up_are_refused(void **state)
+{
+    (void)state;
+    refuse(with_shares(6, 4, 1), "a group that nobody has");
+    refuse(with_shares(6, 6, 0), "a replica without groups");
+    refuse(with_shares(14, 7, 7), "more groups than microbatches");
+    struct job_plan plan = replicated();
+    plan.type = JOB_GENERATE;
+    refuse(job_plan_encode(&plan), "replicas of a job that generates");
+    plan = replicated();
+    plan.slices = 2;
+    refuse(job_plan_encode(&plan), "slices of replicas");
+    plan = example();
+    plan.type = JOB_GENERATE;
+    plan.slices = 1;
+    refuse(job_plan_encode(&plan), "one slice");
+    plan = replicated();
+    plan.ranks = 5;
+    refuse(job_plan_encode(&plan), "5 ranks of 2 replicas");
+    plan = replicated();
+    plan.place[2] = 3;
+    refuse(job_plan_encode(&plan), "a stage outside of its pipeline");
+}
+
+/* Each replica has a slice of the moments of all weights. */
+static void only_the_moments_of_all_weights_are_divided(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct err err = {""};
+    struct job_plan good = replicated(), plan;
+    good.tune = (struct tune){.kind = TUNE_FULL};
+    good.nmore = 0;
+    good.divided = true;
+    good.copies = false;
+    json_t *json = job_plan_encode(&good);
+    if (job_plan_decode(&back, json, &err))
+        fail_msg("%s", err.text);
+    assert_true(back.divided);
+    job_plan_done(&back);
+    json_decref(json);
+    plan = good;
+    plan.copies = true;
+    refuse(job_plan_encode(&plan), "copies of moments that lie elsewhere");
+    plan = good;
+    plan.tune = replicated().tune;
+    refuse(job_plan_encode(&plan), "moments of an adapter");
+    plan = good;
+    plan.replicas = plan.groups = 0;
+    refuse(job_plan_encode(&plan), "moments without replicas");
 }
 
 static json_t *with(const char *key, json_t *value)
@@ -239,6 +319,8 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with_tune("rank", json_integer(0)), "rank 0 of LoRA");
     refuse(with_tune("rank", json_integer(65537)), "rank");
     refuse(with_tune("plus_ratio", json_real(-0.5)), "a negative ratio");
+    refuse(with_tune("fixed", json_integer(9)), "more fixed than there is of the rank");
+    refuse(with_tune("layer_decay", json_real(1.5)), "layers below that learn faster");
     refuse(with_tune("end_layer", json_integer(0)), "layers backwards");
     refuse(with_tune("forms", json_array()), "rows of forms, and no form");
     refuse(with_tune("form", json_array()), "forms, and no rows");
@@ -331,110 +413,6 @@ static void long_names_are_cut(void **state)
     json_decref(json);
 }
 
-static void each_stage_opens_its_part(void **state)
-{
-    (void)state;
-    struct job_plan plan = example();
-    struct config config = {.layers = 5, .dim = 64};
-    for (size_t i = 0; i < plan.stages; i++) {
-        struct stage_spec s = job_plan_stage(&plan, &config, i);
-        assert_ptr_equal(s.model_dir, plan.model);
-        assert_int_equal(s.first_layer, plan.first[i]);
-        assert_int_equal(s.end_layer, plan.first[i + 1]);
-        assert_int_equal(s.embed, i == 0);
-        assert_int_equal(s.head, i == 3);
-        assert_int_equal(s.slots, plan.slots[i]);
-        assert_int_equal(s.activations, plan.activations[i]);
-        assert_int_equal(s.bwd_x_only, plan.bwd_x_only[i]);
-        assert_int_equal(s.bwd_w_only, plan.bwd_w_only[i]);
-        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
-                    s.weight_bits == 4);
-        assert_true(s.split_backward == (i != 2) && s.by_layer);
-        assert_int_equal(s.config.layers, 5);
-        assert_int_equal(s.tune.ntargets, 2);
-    }
-    plan.ranks = 1;
-    job_plan_place_single(&plan);
-    struct stage_spec alone = job_plan_stage(&plan, &config, 0);
-    assert_true(alone.embed && alone.head);
-}
-
-static void stages_that_keep_few_activations_do_forwards_again(void **state)
-{
-    (void)state;
-    struct job_plan plan = example();
-    bool recompute[JOB_MAX_STAGES];
-    job_plan_recompute(&plan, recompute);
-    assert_true(!recompute[0] && recompute[1] && !recompute[2] && recompute[3]);
-}
-
-static void schedules_are_asked_for(void **state)
-{
-    (void)state;
-    struct job_plan plan = example();
-    struct sched_request own = job_plan_schedule(&plan, 7);
-    assert_ptr_equal(own.text, plan.order);
-    assert_true(own.ranks == 3 && own.chunks == 0 && own.microbatches == 7);
-    plan.order = NULL;
-    plan.stages = 6;
-    struct sched_request looped = job_plan_schedule(&plan, 5);
-    assert_true(!looped.text && looped.chunks == 2 && looped.microbatches == 5);
-}
-
-/* A table of docs/PROTOCOL.md has a row for each field, with what it may be; otherwise all of the
- * table is printed as it should be. */
-static void check_rows(const char *document, const struct field *table)
-{
-    bool level = true;
-    for (int print = 0; print < 2; print++)
-        for (const struct field *f = table; f->name && print == !level; f++) {
-            if (!field_is_for(f, JOB_PLAN_SENT))
-                continue;
-            char range[RANGE_TEXT], row[400];
-            field_range(range, f);
-            snprintf(row, sizeof row, "| `%s` | %s | %s |\n", f->name, range, f->doc);
-            level = level && strstr(document, row);
-            if (print)
-                fputs(row, stderr);
-        }
-    if (!level)
-        fail_msg("docs/PROTOCOL.md has other rows for the plan than those above: write them there");
-}
-
-static void the_protocol_has_every_field(void **state)
-{
-    (void)state;
-    char *document = NULL;
-    size_t size = 0;
-    FILE *f = fopen("docs/PROTOCOL.md", "re");
-    if (!f)
-        fail_msg("docs/PROTOCOL.md is not to be found from here: run in the project's folder");
-    assert_true(getdelim(&document, &size, '\0', f) > 0);
-    fclose(f);
-    check_rows(document, job_plan_fields());
-    check_rows(document, job_tune_fields());
-    free(document);
-}
-
-/* What is encoded has the table's keys, and no other. */
-static void every_key_has_a_row(void **state)
-{
-    (void)state;
-    struct job_plan plan = example();
-    json_t *json = job_plan_encode(&plan), *tune = json_object_get(json, "tune");
-    size_t n = 0, of_tune = 0;
-    for (const struct field *f = job_plan_fields(); f->name; f++)
-        if (field_is_for(f, JOB_PLAN_SENT)) {
-            assert_non_null(json_object_get(json, f->name));
-            n++;
-        }
-    for (const struct field *f = job_tune_fields(); f->name; f++, of_tune++)
-        assert_non_null(json_object_get(tune, f->name));
-    assert_int_equal(json_object_size(json), n);
-    assert_int_equal(json_object_size(tune), of_tune);
-    json_decref(json);
-}
-
 /* The sentence says which field it is, what it may be, and what was sent. */
 static void the_complaint_names_the_field(void **state)
 {
@@ -454,18 +432,18 @@ static void the_complaint_names_the_field(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_protocol_has_every_field),
-        cmocka_unit_test(every_key_has_a_row),
         cmocka_unit_test(the_complaint_names_the_field),
         cmocka_unit_test(every_field_comes_back),
+        cmocka_unit_test(replicas_come_back),
+        cmocka_unit_test(only_the_moments_of_all_weights_are_divided),
+        cmocka_unit_test(shares_that_do_not_add_up_are_refused),
+        cmocka_unit_test(unlike_replicas_come_back),
+        cmocka_unit_test(unlike_places_must_fit),
         cmocka_unit_test(nothing_may_be_missing),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(further_adapters_are_like_the_first),
         cmocka_unit_test(served_adapters_lie_where_they_say),
         cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(each_stage_opens_its_part),
-        cmocka_unit_test(schedules_are_asked_for),
-        cmocka_unit_test(stages_that_keep_few_activations_do_forwards_again),
     };
     return cmocka_run_group_tests_name("job_plan", tests, NULL, NULL);
 }

@@ -30,8 +30,9 @@
 #define IMPATIENT UINT64_C(300000)
 enum {
     WEIGHTS = (CARRY_WORLD_BLOCKS - 1) * BLOCK_BYTES + 12345,
-    BLOCKS = CARRY_WORLD_BLOCKS + 1, /* config.json's too */
-    OUTLINE = 3                      /* that one, and two for the head of the weights */
+    HEAD = CARRY_WORLD_BLOCKS + 1, /* the head of the weights: behind config.json, and the weights */
+    BLOCKS,
+    OUTLINE = 2 /* config.json and that head */
 };
 
 static inline int open_world(void **state)

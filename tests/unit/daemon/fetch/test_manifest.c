@@ -49,8 +49,8 @@ static void there_and_back_it_is_the_same(void **state)
     size_t n, again_n;
     (void)state;
     assert_int_equal(manifest_new(&m, files, 2, &err), 0);
-    assert_int_equal(m->blocks, 3);
-    memset(m->hashes, 7, 3 * DIGEST);
+    assert_int_equal(m->blocks, 4);
+    memset(m->hashes, 7, 4 * DIGEST);
     uint8_t *bytes = manifest_encode(m, &n);
     assert_int_equal(manifest_decode(&back, bytes, n, &err), 0);
     uint8_t *again = manifest_encode(back, &again_n);
@@ -62,11 +62,44 @@ static void there_and_back_it_is_the_same(void **state)
     assert_int_equal(manifest_size(back, 0), BLOCK_BYTES);
     assert_int_equal(manifest_size(back, 2), 1);
     assert_int_equal(manifest_offset(back, 2), BLOCK_BYTES);
+    assert_int_equal(manifest_head_of(back, 0), UINT32_MAX);
+    assert_int_equal(manifest_head_of(back, 1), 3);
+    assert_true(manifest_is_head(back, 3) && !manifest_is_head(back, 2));
+    assert_int_equal(manifest_file_of(back, 3), 1);
+    assert_int_equal(manifest_offset(back, 3), 0);
+    manifest_free(back);
     assert_int_equal(manifest_decode(&back, bytes, n - 1, &err), -EBADMSG);
     free(bytes);
     free(again);
     manifest_free(m);
-    manifest_free(back);
+}
+
+/* A length that the file cannot have is no reason to ask for more. */
+static void a_head_is_as_long_as_it_says(void **state)
+{
+    const struct hub_file files[] = {{"a.safetensors", true, BLOCK_BYTES + 1000, HUB_HASH_GIT, SHA1},
+                                     {"b.safetensors", true, BLOCK_BYTES, HUB_HASH_GIT, SHA1},
+                                     {"config.json", true, 1, HUB_HASH_GIT, SHA1}};
+    const struct {
+        uint8_t says[HEAD_LENGTH];
+        uint32_t size;
+    } cases[] = {{{100}, 108},
+                 {{0xe0, 0x03, 0x40}, BLOCK_BYTES + 1000},
+                 {{0xe1, 0x03, 0x40}, HEAD_LENGTH},
+                 {{0}, HEAD_LENGTH},
+                 {{0, 0, 0, 0, 0, 0, 0, 255}, HEAD_LENGTH}};
+    struct manifest *m;
+    struct err err;
+    (void)state;
+    assert_int_equal(manifest_new(&m, files, 3, &err), 0);
+    const uint32_t head = manifest_head_of(m, 0);
+    assert_int_equal(manifest_head_of(m, 1), UINT32_MAX); /* a small file, which comes whole */
+    assert_int_equal(manifest_size(m, head), HEAD_LENGTH);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        manifest_set_head(m, head, cases[i].says);
+        assert_int_equal(manifest_size(m, head), cases[i].size);
+    }
+    manifest_free(m);
 }
 
 static void damage_is_refused_with_its_sentence(void **state)
@@ -98,6 +131,7 @@ static void damage_is_refused_with_its_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(there_and_back_it_is_the_same),
+                                       cmocka_unit_test(a_head_is_as_long_as_it_says),
                                        cmocka_unit_test(damage_is_refused_with_its_sentence)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static const enum {
     [MESSAGE_CLAIM_RELEASE] = ANSWERS, [MESSAGE_JOB_ADOPTED] = ASKS,       [MESSAGE_JOB_LANDED] = ANSWERS,
     [MESSAGE_ADAPTER_OFFERED] = ASKS,  [MESSAGE_ADAPTER_ANSWER] = ANSWERS, [MESSAGE_PART_ASK] = ASKS,
     [MESSAGE_PART_TOLD] = ANSWERS,     [MESSAGE_JOB_KEPT] = ASKS,          [MESSAGE_MODEL_CENSUS] = ASKS,
-    [MESSAGE_MODEL_COUNTED] = ANSWERS,
+    [MESSAGE_MODEL_COUNTED] = ANSWERS, [MESSAGE_MODEL_PUSH] = ASKS,        [MESSAGE_MODEL_PUSHED] = ANSWERS,
 };
 
 /* --- messages --------------------------------------------------------------------------------- */

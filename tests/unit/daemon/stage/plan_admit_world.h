@@ -44,8 +44,8 @@ static inline struct job_plan plan_of(enum job_type type)
                          .microbatches = MICROBATCHES,
                          .round_steps = 1,
                          .training = type == JOB_TRAIN,
-                         .kv = type == JOB_GENERATE || type == JOB_SERVE,
-                         .kv_blocks = type == JOB_SERVE ? 8 : 0,
+                         .kv = type == JOB_GENERATE || type == JOB_SERVE || type == JOB_EVAL,
+                         .kv_blocks = type == JOB_SERVE || type == JOB_EVAL ? 8 : 0,
                          .tokens = TOKENS,
                          .seqs = SEQS,
                          .positions = TOKENS,
@@ -209,10 +209,9 @@ static inline struct go go_of(enum program program)
 }
 
 /* The round is refused for that reason. */
-static inline void refuses(struct world *w, enum job_type type, struct go go, const char *words)
+static inline void refuses_of(struct world *w, const struct job_plan *plan, struct go go, const char *words)
 {
-    const struct job_plan plan = plan_of(type);
-    opens_as(w, &plan, 1);
+    opens_as(w, plan, 1);
     send_go_of(w, &go);
     for (uint32_t mb = 0; mb < go.microbatches; mb++)
         send_microbatch(w, mb, (int32_t[TOKENS]){0});
@@ -221,6 +220,12 @@ static inline void refuses(struct world *w, enum job_type type, struct go go, co
     assert_says(w, words);
     stop((void *[]){w});
     start((void *[]){NULL});
+}
+
+static inline void refuses(struct world *w, enum job_type type, struct go go, const char *words)
+{
+    const struct job_plan plan = plan_of(type);
+    refuses_of(w, &plan, go, words);
 }
 
 #endif

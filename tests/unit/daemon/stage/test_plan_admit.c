@@ -105,6 +105,14 @@ static void a_plan_whose_counts_do_not_fit_its_schedule_is_refused(void **state)
         plan = plan_of(type);
         plan.seqs = TOKENS + 1;
         refuses_plan(w, &plan, 1, "seqs");
+        plan = plan_of(JOB_TRAIN);
+        plan.loss = LOSS_ORPO;
+        plan.seqs = 1;
+        refuses_plan(w, &plan, 1, "seqs is 1, which must be at least 2");
+        plan.seqs = SEQS;
+        plan.loss = LOSS_DPO;
+        plan.tune = (struct tune){.kind = TUNE_FULL, .end_layer = w->golden.config.layers};
+        refuses_plan(w, &plan, 1, "has no pairs for its loss");
         plan = plan_of(type);
         plan.microbatches = SIZE_MAX / 2;
         refuses_plan(w, &plan, 1, "microbatches");
@@ -112,6 +120,26 @@ static void a_plan_whose_counts_do_not_fit_its_schedule_is_refused(void **state)
         plan.round_steps = JOB_MAX_STEPS;
         plan.microbatches = PLAN_MAX_CELLS / 2;
         refuses_plan(w, &plan, 1, "round_steps");
+    }
+}
+
+/* Two replicas of one stage. A part is a message: too few parts would be larger ones than
+ * planned. */
+static void parts_of_another_size_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct err err = {""};
+    struct job_plan plan = plan_of(JOB_TRAIN);
+    plan.stages = 1;
+    plan.first[1] = plan.first[2];
+    plan.replicas = plan.groups = 2;
+    plan.share[0] = plan.share[1] = 1;
+    plan.parts[0] = 2;
+    if (plan_admit(&plan, &w->golden.config, 1, false, &err))
+        fail_msg("%s", err.text);
+    for (size_t parts = 0; parts < 4; parts += 1 + (parts == 1)) {
+        plan.parts[0] = parts;
+        refuses_plan(w, &plan, 1, "parts of a stage");
     }
 }
 
@@ -271,6 +299,7 @@ int main(void)
         CASE(rounds_that_save_more_or_less_have_their_own_pieces),
         CASE(a_plan_of_another_model_is_refused),
         CASE(a_plan_whose_counts_do_not_fit_its_schedule_is_refused),
+        CASE(parts_of_another_size_are_refused),
         CASE(a_plan_that_maps_more_than_there_is_is_refused),
         CASE(a_plan_that_says_two_things_is_refused),
         CASE(an_order_on_other_ranks_than_the_plan_is_refused),

@@ -74,6 +74,53 @@ static void a_round_larger_than_the_plan_is_refused(void **state)
     refuses(w, JOB_TRAIN, go, "adapter of a step");
 }
 
+/* Without a gradient of the loss the head would add none to the sums of the step. */
+static void a_dscale_that_is_no_number_above_0_is_refused(void **state)
+{
+    struct world *w = *state;
+    const double bad[] = {0, -1, 1e-60, NAN, INFINITY}; /* 1e-60 is 0 in f32 */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct go go = go_of(PROGRAM_TRAIN);
+        go.steps = &(struct go_step){.step = 1, .dscale = bad[i]};
+        refuses(w, JOB_TRAIN, go, "the dscale of a step");
+    }
+}
+
+/* Of jobs with pairs of answers each microbatch has whole ones, and each pair a reference. */
+static void pairs_that_are_none_are_refused(void **state)
+{
+    struct world *w = *state;
+    static const uint32_t two[] = {0, 1, TOKENS};
+    static struct seqs pairs[MICROBATCHES] = {
+        {2, (uint32_t *)two}, {2, (uint32_t *)two}, {2, (uint32_t *)two}, {2, (uint32_t *)two}};
+    double refs[MICROBATCHES] = {0};
+    struct go_step one = {.step = 1, .dscale = 1, .beta = 0.1};
+    struct go go = go_of(PROGRAM_TRAIN);
+    go.steps = &one;
+    refuses(w, JOB_TRAIN, go, "the beta of a step");
+    go.steps = &step;
+    go.nrefs = MICROBATCHES;
+    go.refs = refs;
+    refuses(w, JOB_TRAIN, go, "the number of references");
+    go = go_of(PROGRAM_FORWARD);
+    go.adapter = GO_NO_ADAPTER;
+    refuses(w, JOB_TRAIN, go, "the adapter");
+    struct job_plan plan = plan_of(JOB_TRAIN);
+    plan.loss = LOSS_DPO;
+    for (int i = 0; i < 4; i++) {
+        go = go_of(PROGRAM_TRAIN);
+        go.steps = i ? &one : &step;
+        go.mb = i == 1 ? rows : pairs;
+        go.nrefs = MICROBATCHES - (i == 2);
+        refs[1] = i == 3 ? NAN : 0;
+        go.refs = refs;
+        refuses_of(w, &plan, go,
+                   (const char *const[]){"the beta of a step",
+                                         "the number of sequences of a microbatch of pairs",
+                                         "the number of references", "a reference that is no number"}[i]);
+    }
+}
+
 static void flags_of_another_program_are_refused(void **state)
 {
     struct world *w = *state;
@@ -195,6 +242,8 @@ int main(void)
         CASE(a_round_of_another_type_of_job_is_refused),
         CASE(what_is_restored_comes_whole_and_from_a_rank),
         CASE(a_round_larger_than_the_plan_is_refused),
+        CASE(a_dscale_that_is_no_number_above_0_is_refused),
+        CASE(pairs_that_are_none_are_refused),
         CASE(flags_of_another_program_are_refused),
         CASE(a_choice_that_cannot_be_made_is_refused),
         CASE(moments_of_an_adapter_that_is_not_trained_are_refused),

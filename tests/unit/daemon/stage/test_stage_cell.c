@@ -50,7 +50,7 @@ static void every_text_is_a_path_or_none(void **state)
         "tools_field", "layers",     "target_modules", "serve_as",         "sample_prompt",
         "prompt",      "system",     "content",        "fingerprint",      "weights",
         "schedule",    "order",      "kept_in",        "state_dir",        "name",
-        NULL};
+        "parallel",    NULL};
     const struct field *tables[] = {job_spec_fields(), job_plan_fields(), job_tune_fields()};
     (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)

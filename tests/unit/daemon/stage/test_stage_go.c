@@ -18,7 +18,8 @@ enum {
     SEQS = 4,
     STEPS = 3,
     ADJUSTS = 2,
-    ROOM = 4 * (17 + 5 * STEPS + 3 * ADJUSTS + MICROBATCHES * (SEQS + 1))
+    REFS = 3,
+    ROOM = 4 * (18 + 7 * STEPS + 3 * ADJUSTS + MICROBATCHES * (SEQS + 1 + 2 * (SEQS / 2)))
 };
 
 static const uint32_t starts[3][SEQS + 1] = {{0, 5, 9}, {0, 1, 2, 3, 100}, {0}};
@@ -26,7 +27,9 @@ static struct seqs mbs[MICROBATCHES] = {{2, (uint32_t *)(uintptr_t)starts[0]},
                                         {4, (uint32_t *)(uintptr_t)starts[1]},
                                         {0, (uint32_t *)(uintptr_t)starts[2]}};
 
-static struct go_step steps[STEPS] = {{2, UINT64_C(0x123456789a), 1.0 / 3}, {0, 7, 0.25}, {1, UINT64_MAX, 0}};
+static struct go_step steps[STEPS] = {
+    {2, UINT64_C(0x123456789a), 1.0 / 3, 0.1}, {0, 7, 0.25, 1e300}, {1, UINT64_MAX, 0, 0}};
+static double refs[REFS] = {-1.0 / 3, 0, 1e-300};
 
 static const struct sample_adjust adjusts[ADJUSTS] = {{31999, 1.25f, -0.5f}, {0, 1, 100}};
 
@@ -48,7 +51,9 @@ static struct go example(void)
                        .nsteps = STEPS,
                        .steps = steps,
                        .microbatches = MICROBATCHES,
-                       .mb = mbs};
+                       .mb = mbs,
+                       .nrefs = REFS,
+                       .refs = refs};
 }
 
 static void all_of_it_comes_back(void **state)
@@ -65,7 +70,7 @@ static void all_of_it_comes_back(void **state)
         go.top = flags & 2 ? 20 : 0;
         size_t n = go_encode(bytes, &go);
         assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1, ADJUSTS), ROOM);
-        assert_int_equal(n, 4 * (17 + 5 * STEPS + 3 * ADJUSTS + 3 + 6));
+        assert_int_equal(n, 4 * (18 + 7 * STEPS + 3 * ADJUSTS + 2 * REFS + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
                     back.logprobs == go.logprobs && back.want_token == go.want_token &&
@@ -79,7 +84,9 @@ static void all_of_it_comes_back(void **state)
         assert_int_equal(back.nsteps, STEPS);
         for (size_t i = 0; i < STEPS; i++)
             assert_true(back.steps[i].adapter == steps[i].adapter && back.steps[i].step == steps[i].step &&
-                        back.steps[i].dscale == steps[i].dscale);
+                        back.steps[i].dscale == steps[i].dscale && back.steps[i].beta == steps[i].beta);
+        assert_int_equal(back.nrefs, REFS);
+        assert_memory_equal(back.refs, refs, sizeof refs);
         assert_int_equal(back.microbatches, MICROBATCHES);
         for (size_t m = 0; m < MICROBATCHES; m++) {
             assert_int_equal(back.mb[m].n, mbs[m].n);
@@ -134,7 +141,8 @@ static void counts_are_not_believed(void **state)
     struct go go = example();
     uint8_t bytes[ROOM];
     size_t n = go_encode(bytes, &go);
-    for (size_t at = 4 * 14; at < n; at = at == 4 * 16 ? 4 * (17 + 3 * ADJUSTS + 5 * STEPS) : at + 4)
+    for (size_t at = 4 * 14; at < n;
+         at = at == 4 * 17 ? 4 * (18 + 3 * ADJUSTS + 7 * STEPS + 2 * REFS) : at + 4)
         for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
             uint8_t lie[ROOM];
             memcpy(lie, bytes, n);

@@ -70,7 +70,7 @@ static int start(void **state)
     must_do(slab_alloc(&w->scratch, "scratch", &err), &err);
     w->scratch.used = bytes.work;
     must_do(num_new(&w->num, 1, &err), &err);
-    struct stage_spec spec = job_plan_stage(&w->plan, c, 0);
+    struct stage_spec spec = job_plan_stage(&w->plan, c, 0, 0);
     spec.scratch = &w->scratch;
     must_do(stage_open(&w->stage, w->num, &spec, &err), &err);
     must_do(exchange_new(&w->exchange, &w->progress, &err), &err);

@@ -91,7 +91,7 @@ static void refuse(json_t *sweep, const char *key, const char *value, const char
 static void what_cannot_differ_is_refused(void **state)
 {
     (void)state;
-    refuse(json_pack("[s]", "batch-size=4,8"), NULL, NULL, "can differ in rank, alpha, lora-plus-ratio,");
+    refuse(json_pack("[s]", "batch-size=4,8"), NULL, NULL, "can differ in beta, rank, alpha, lora-init,");
     refuse(json_pack("[s]", "lr"), NULL, NULL, "--sweep lr=1e-4,3e-4");
     refuse(json_pack("[s]", "=1,2"), NULL, NULL, "can differ in");
     refuse(json_pack("[s]", "lrx=1"), NULL, NULL, "can differ in");

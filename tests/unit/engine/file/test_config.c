@@ -101,7 +101,7 @@ static void test_refusals(void **state)
         {"\"head_dim\":\"8\"", "head_dim must be a whole number"},
         {"\"rope_scaling\":{\"rope_type\":\"yarn\"}", "factor is missing"},
         {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
-         "beta_fast 1 must be above beta_slow 2"},
+         "beta_fast 1 must not be below beta_slow 2"},
         {"\"rope_scaling\":{\"rope_type\":\"dynamic\"}", "rope type \"dynamic\""},
         {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope type \"dynamic\""},
         {"\"rope_scaling\":{\"type\":\"linear\"}", "factor is missing"},
@@ -254,6 +254,11 @@ static void test_both_spellings(void **state)
     "experts\":8,"                                                                                           \
     "\"num_experts_per_tok\":2,\"moe_intermediate_size\":12"
 
+#define LATENT(heads, rank)                                                                                  \
+    "{\"model_type\":\"deepseek_v3\",\"num_attention_heads\":" #heads ",\"kv_lora_rank\":" #rank             \
+    ",\"qk_rope_head_dim\":4}"
+#define INDEXER ",\"index_n_heads\":5,\"index_head_dim\":6,\"index_topk\":7"
+
 static struct config must_parse(const char *json)
 {
     struct config c;
@@ -285,6 +290,25 @@ static void test_families(void **state)
                                            "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}"));
     assert_true(c.moe.sigmoid && c.moe.bias && c.moe.groups == 4 && c.moe.groups_chosen == 2 && c.fp8);
     assert_int_equal(c.extra_layers, 1);
+    c = must_parse(TINY("deepseek_v32", MLA INDEXER ",\"n_group\":4,\"topk_group\":2,\"q_lora_rank\":16"));
+    assert_true(c.mla.index_heads == 5 && c.mla.index_head == 6 && c.mla.index_top == 7 && c.moe.sigmoid);
+    c = must_parse(TINY("kimi_k2", MLA ",\"architectures\":[\"DeepseekV3ForCausalLM\"],"
+                                       "\"num_nextn_predict_layers\":0"));
+    assert_true(c.mla.kv_rank == 8 && c.moe.sigmoid && c.moe.bias && c.moe.groups == 1 && !c.extra_layers);
+}
+
+/* As released: no type is given, and experts are in MXFP4. */
+static void test_gpt_oss(void **state)
+{
+    (void)state;
+    struct config c = must_parse(
+        TINY("gpt_oss", ",\"num_local_experts\":8,\"num_experts_per_tok\":4,\"sliding_window\":128,"
+                        "\"swiglu_limit\":7.0,\"attention_bias\":true,\"hidden_act\":\"silu\","
+                        "\"quantization_config\":{\"quant_method\":\"mxfp4\"}"));
+    assert_true(c.sinks && c.attn_bias && c.attn_out_bias && c.mlp_bias && c.experts_fp4 && !c.quant_bits);
+    assert_true(c.glu.kind == GLU_CLAMPED && c.glu.limit > 6.9f && c.dtype == DTYPE_BF16 && !c.tied);
+    assert_true(c.moe.experts == 8 && c.moe.norm && !c.moe.sigmoid && c.moe.ffn == c.ffn);
+    assert_true(config_layer(&c, 0).window == 128 && config_layer(&c, 1).window == 0);
 }
 
 /* What single layers have of their own. */
@@ -301,12 +325,19 @@ static void test_layers(void **state)
     c = must_parse(TINY("gemma3_text", ",\"sliding_window_pattern\":2,\"sliding_window\":8"));
     assert_true(config_layer(&c, 0).window == 8 && config_layer(&c, 1).window == 0);
     assert_true(c.tied && c.norm_plus_one && c.norms == NORMS_AROUND && c.rope_window_theta == 10000);
+    c = must_parse(TINY("gemma2", ",\"sliding_window\":8,\"final_logit_softcapping\":null"));
+    assert_true(config_layer(&c, 0).window == 8 && config_layer(&c, 1).window == 0 && c.tied);
+    assert_true(c.attn_softcap == 50 && c.logit_softcap == 0 && c.norms == NORMS_AROUND && !c.qk_norm);
     c = must_parse(TINY("smollm3", ",\"no_rope_layers\":[1,0,1]"));
     assert_true(config_layer(&c, 0).is_rotated && !config_layer(&c, 1).is_rotated && c.tied);
     c = must_parse(TINY("olmo3", ",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\",\"full_"
                                  "attention\",\"full_attention\"]"));
     assert_true(config_layer(&c, 0).window == 8 && config_layer(&c, 1).window == 0);
     assert_true(c.qk_norm_whole && c.norms == NORMS_AFTER && c.rope_window_theta == 0);
+    c = must_parse(TINY("qwen3_5_text", ",\"partial_rotary_factor\":0.5,\"full_attention_interval\":2"));
+    assert_true(config_layer(&c, 0).is_linear && !config_layer(&c, 1).is_linear && c.attn_gate);
+    assert_true(config_has_state(&c, 0, 2) && !config_has_state(&c, 1, 2) && !c.delta.fused);
+    assert_true(c.delta.key_heads == 16 && c.delta.value_heads == 32 && c.delta.taps == 4);
 }
 
 /* One of two lists of factors, by the length of the text. */
@@ -333,6 +364,7 @@ static void test_family_refusals(void **state)
     static const char *const cases[][2] = {
         {TINY("deepseek_v2", MLA ",\"first_k_dense_replace\":\"1\""),
          "first_k_dense_replace must be a number of layers"},
+        {TINY("gemma2", ",\"attn_logit_softcapping\":0"), "attn_logit_softcapping"},
         {TINY("gemma3_text", ",\"final_logit_softcapping\":30"), "final_logit_softcapping is not supported"},
         {TINY("gemma3_text", ",\"layer_types\":[\"sliding_attention\"]"), "each of the 3 layers"},
         {TINY("olmo3", ",\"layer_types\":[\"full_attention\",\"linear_attention\",\"full_attention\"]"),
@@ -355,7 +387,25 @@ static void test_family_refusals(void **state)
         {TINY("deepseek_v3", MLA ",\"moe_layer_freq\":2"), "moe_layer_freq"},
         {TINY("deepseek_v3", MLA ",\"attention_bias\":true"), "attention_bias"},
         {TINY("deepseek_v3", ""), "kv_lora_rank is missing"},
+        {TINY("deepseek_v3", ",\"kv_lora_rank\":4097,\"qk_rope_head_dim\":4"),
+         "kv_lora_rank is 4097, allowed are 1 to 4096"},
+        {LATENT(129, 704), "num_attention_heads 129 share a latent of kv_lora_rank + qk_rope_head_dim 708"},
+        {TINY("deepseek_v32", MLA INDEXER), "q_lora_rank is missing, and the indexer"},
+        {TINY("deepseek_v32", MLA ",\"q_lora_rank\":16"), "index_topk is missing"},
+        {TINY("deepseek_v32", MLA ",\"q_lora_rank\":16,\"index_n_heads\":1,\"index_head_dim\":3,"
+                                  "\"index_topk\":1"),
+         "index_head_dim 3 is less than qk_rope_head_dim 4"},
         {TINY("llama", ",\"quantization_config\":{\"quant_method\":\"fp8\"}"), "only fp8"},
+        {TINY("llama", ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}"),
+         "\"compressed-tensors\" stores them"},
+        {TINY("qwen3_5_text", ",\"partial_rotary_factor\":0.5,\"linear_num_value_heads\":24"),
+         "linear_num_value_heads 24 is not a multiple of linear_num_key_heads 16"},
+        {TINY("qwen3_5_text", ",\"partial_rotary_factor\":0.5,\"linear_key_head_dim\":257"),
+         "linear_key_head_dim"},
+        {TINY("qwen3_5_text",
+              ",\"partial_rotary_factor\":0.5,\"layer_types\":[\"linear_attention\",\"sliding_attention\","
+              "\"full_attention\"]"),
+         "layer_types: \"sliding_attention\" is not supported (full_attention and linear_attention are)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         refuse(cases[i][0], -ENOTSUP, cases[i][1]);
@@ -510,14 +560,14 @@ static void test_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_positions),       cmocka_unit_test(test_inv_freq),
-        cmocka_unit_test(test_both_spellings),  cmocka_unit_test(test_families),
-        cmocka_unit_test(test_layers),          cmocka_unit_test(test_longrope),
-        cmocka_unit_test(test_family_refusals), cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_heads_too_large), cmocka_unit_test(test_directory),
-        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_positions),      cmocka_unit_test(test_inv_freq),
+        cmocka_unit_test(test_both_spellings), cmocka_unit_test(test_families),
+        cmocka_unit_test(test_gpt_oss),        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_longrope),       cmocka_unit_test(test_family_refusals),
+        cmocka_unit_test(test_too_large),      cmocka_unit_test(test_heads_too_large),
+        cmocka_unit_test(test_directory),      cmocka_unit_test(test_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

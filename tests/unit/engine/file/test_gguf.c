@@ -222,6 +222,108 @@ static void config_is_made_of_metadata(void **state)
     place_free(&p);
 }
 
+enum { LAYERS = 4 };
+
+/* form: flags, whole numbers, a text, or one number. */
+static void put_olmo(struct gguf_out *o, char form, size_t n)
+{
+    static const char key[] = "olmo2.attention.sliding_window_pattern";
+    gguf_put_text(o, "general.architecture", "olmo2");
+    gguf_put_whole(o, "olmo2.block_count", LAYERS);
+    gguf_put_whole(o, "olmo2.context_length", 512);
+    gguf_put_whole(o, "olmo2.embedding_length", 64);
+    gguf_put_whole(o, "olmo2.feed_forward_length", 96);
+    gguf_put_whole(o, "olmo2.attention.head_count", 2);
+    gguf_put_whole(o, "olmo2.attention.sliding_window", 32);
+    gguf_put_whole(o, "olmo2.vocab_size", 40);
+    if (form == 'f')
+        gguf_put_flags(o, key, (uint8_t[]){1, 0, 1, 1, 1}, n);
+    else if (form == 'i')
+        gguf_put_wholes(o, key, (int32_t[]){1, 0, 1, 1}, n);
+    else if (form == 't')
+        gguf_put_text(o, key, "1011");
+    else
+        gguf_put_whole(o, key, (uint32_t)n);
+}
+
+static void windows_are_those_of_the_key(void **state)
+{
+    (void)state;
+    static const struct {
+        char form;
+        size_t n;
+        const char *has; /* a window; NULL: refused */
+    } keys[] = {{'f', LAYERS, "1011"},   {'n', 4, "1110"},        {'n', 2, "1010"},    {'n', 0, "0000"},
+                {'f', LAYERS - 1, NULL}, {'f', LAYERS + 1, NULL}, {'i', LAYERS, NULL}, {'t', 0, NULL}};
+    struct place p = place_new();
+    struct gguf_out o;
+    struct config c;
+    struct err err;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        gguf_begin(&o);
+        put_olmo(&o, keys[i].form, keys[i].n);
+        gguf_end(&o, p.path);
+        const int r = config_read(&c, p.path, &err);
+        if (!keys[i].has) {
+            must_refuse(r, -EBADMSG, &err,
+                        "sliding_window_pattern is neither a count nor one flag for each of the 4 layers");
+            continue;
+        }
+        must(r, &err);
+        for (size_t l = 0; l < LAYERS; l++)
+            assert_int_equal(config_layer(&c, l).window, keys[i].has[l] == '1' ? 32 : 0);
+    }
+    place_free(&p);
+}
+
+/* Short factors alone are half of a rule. */
+static void half_of_longrope_is_refused(void **state)
+{
+    (void)state;
+    enum { HALF = 16 };
+    static const float factor[HALF] = {1};
+    const size_t extent[1] = {HALF};
+    struct place p = place_new();
+    struct gguf_out o;
+    struct config c;
+    struct err err;
+    gguf_begin(&o);
+    put_llama(&o);
+    gguf_put_tensor(&o, "rope_factors_short.weight", 0, 1, extent, factor, sizeof factor);
+    gguf_end(&o, p.path);
+    must_refuse(config_read(&c, p.path, &err), -EBADMSG, &err,
+                "rope_factors_long.weight is no list of 16 F32");
+    place_free(&p);
+}
+
+/* Norms without their 1 lie in memory, which has no copy on the disk to be read again. */
+static void norms_stay_when_pages_are_let_go(void **state)
+{
+    (void)state;
+    enum { WIDTH = 8 << 10 };
+    static float stored[WIDTH];
+    const size_t extent[1] = {WIDTH};
+    struct place p = place_new();
+    struct gguf_out o;
+    struct st *st;
+    struct err err;
+    for (size_t i = 0; i < WIDTH; i++)
+        stored[i] = 1 + (float)(i % 7 + 1) / 8;
+    gguf_begin(&o);
+    gguf_put_text(&o, "general.architecture", "gemma2");
+    gguf_put_tensor(&o, "blk.0.attn_norm.weight", 0, 1, extent, stored, sizeof stored);
+    gguf_end(&o, p.path);
+    must(st_open_dir(&st, p.path, NULL, NULL, &err), &err);
+    const struct st_tensor *t = st_find(st, "model.layers.0.input_layernorm.weight");
+    assert_non_null(t);
+    st_willneed(st, t);
+    st_dontneed(st, t);
+    for (size_t i = 0; i < WIDTH; i++)
+        assert_true(((const float *)t->data)[i] == stored[i] - 1);
+    st_close(st);
+    place_free(&p);
+}
+
 /* --- tokenizers ------------------------------------------------------------------------------- */
 
 static void check_ids(const struct tokenizer *tok, const char *text, bool special, const char *want)
@@ -293,22 +395,26 @@ static void byte_level_is_cut_as_it_says(void **state)
     static const int32_t types[] = {1, 1, 1, 1, 1, 1, 3, 1};
     static const struct {
         const char *pre, *ids;
-    } cuts[] = {{"llama-bpe", "2 5 6"}, {"qwen2", "0 1 5 6"}};
+    } cuts[] = {{"llama-bpe", "2 5 6"},  {"qwen2", "0 1 5 6"},  {"gpt-4o", "2 5 6"},
+                {"refact", "0 1 5 6"},   {"glm4", "2 5 6"},     {"dbrx", "2 5 6"},
+                {"minimax-m2", "2 5 6"}, {"tekken", "0 1 5 6"}, {"qwen35", "0 1 5 6"}};
+    enum { CUTS = sizeof cuts / sizeof *cuts };
     struct place p = place_new();
     struct gguf_out o;
     struct tokenizer *tok;
     struct err err;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i <= CUTS; i++) {
         gguf_begin(&o);
         put_llama(&o);
         gguf_put_text(&o, "tokenizer.ggml.model", "gpt2");
-        gguf_put_text(&o, "tokenizer.ggml.pre", i < 2 ? cuts[i].pre : "unheard-of");
+        gguf_put_text(&o, "tokenizer.ggml.pre", i < CUTS ? cuts[i].pre : "unheard-of");
         gguf_put_texts(&o, "tokenizer.ggml.tokens", tokens, 8);
         gguf_put_texts(&o, "tokenizer.ggml.merges", merges, 2);
         gguf_put_wholes(&o, "tokenizer.ggml.token_type", types, 8);
         gguf_end(&o, p.path);
-        if (i == 2) {
-            must_refuse(tokenizer_open(&tok, p.path, &err), -ENOTSUP, &err, "tokenizer.ggml.pre is none of");
+        if (i == CUTS) {
+            must_refuse(tokenizer_open(&tok, p.path, &err), -ENOTSUP, &err,
+                        "tokenizer.ggml.pre is none of llama-bpe, ");
             break;
         }
         must(tokenizer_open(&tok, p.path, &err), &err);
@@ -326,6 +432,9 @@ int main(void)
         cmocka_unit_test(parts_are_named),
         cmocka_unit_test(stretched_positions_are_understood),
         cmocka_unit_test(config_is_made_of_metadata),
+        cmocka_unit_test(windows_are_those_of_the_key),
+        cmocka_unit_test(half_of_longrope_is_refused),
+        cmocka_unit_test(norms_stay_when_pages_are_let_go),
         cmocka_unit_test(scores_merge_from_the_left),
         cmocka_unit_test(byte_level_is_cut_as_it_says),
     };

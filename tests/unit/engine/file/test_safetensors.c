@@ -257,6 +257,9 @@ static void test_bad_headers(void **state)
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}",
          8, -EBADMSG, "duplicate"},
+        {"{\"model.a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+         "\"language_model.model.a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}",
+         8, -EBADMSG, "holds tensor model.a twice"},
         {"[1]", 0, -EBADMSG, "does not start with '{'"},
         {"{\"a\":", 0, -EBADMSG, "not sound JSON"},
         {"{}{}", 0, -EBADMSG, "not sound JSON"},

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/quant_cache.h"
+#include "model/quant/quant_cache.h"
 #include "tests/lib/tiny.h"
 
 enum { NOW = 1000000000, FILE_BYTES = 64 << 10, DAY = 86400 };

@@ -248,6 +248,7 @@ static void finds_a_gradient_that_is_not_finite(void **state)
     struct chain c;
     size_t unit;
     chain_open(&c, &spec);
+    assert_true(chain_norm(&c) == 0);
     chain_param(&c, "model.layers.1.mlp.down_proj.lora_B.weight")->g[5] = INFINITY;
     chain_param(&c, "model.layers.2.mlp.down_proj.lora_B.weight")->g[5] = NAN;
     assert_false(isfinite(stage_sumsq(c.stage[0], 0, &unit)));
@@ -331,12 +332,6 @@ static void lora_gradients_are_slopes(void **state)
     }
 }
 
-struct result {
-    double loss[STEPS], norm[STEPS];
-    float *state; /* owned */
-    size_t n;
-};
-
 /* What is generated between steps, by the parameters as they are: those of a chain that only
  * generates say the same. */
 static void sample(struct chain *c, const struct chain_spec *spec)
@@ -359,9 +354,9 @@ static void sample(struct chain *c, const struct chain_spec *spec)
     chain_close(&plain);
 }
 
-static struct result train(const struct chain_spec *spec)
+static struct chain_result train(const struct chain_spec *spec)
 {
-    struct result r = {0};
+    struct chain_result r = {0};
     struct tiny_batch batch;
     struct chain c;
     chain_open(&c, spec);
@@ -383,20 +378,7 @@ static struct result train(const struct chain_spec *spec)
 
 static void check_cuts(const struct place *p, const struct tune *tune)
 {
-    struct chain_spec spec = tiny_chain(p->dir.path, &p->config, tune, whole);
-    struct result one = train(&spec);
-    for (size_t i = 0; i < CUTS; i++)
-        for (int how = 0; how < 4; how++) {
-            spec.cut = cuts[i];
-            spec.split_backward = how & 1;
-            spec.by_layer = how & 2;
-            struct result more = train(&spec);
-            assert_memory_equal(more.loss, one.loss, sizeof one.loss);
-            assert_memory_equal(more.norm, one.norm, sizeof one.norm);
-            assert_same_bits(more.state, one.state, one.n, "adapter and moments against one stage");
-            free(more.state);
-        }
-    free(one.state);
+    chain_check_cuts(tiny_chain(p->dir.path, &p->config, tune, whole), cuts, CUTS, train);
 }
 
 static void lora_on_some_layers_is_the_same_in_every_cut(void **state)
@@ -415,12 +397,12 @@ static void samples_leave_training_as_it_is(void **state)
     const struct place *p = *state;
     struct tune tune = lora(&p->config, "all-linear", 0, LAYERS, 0.2f);
     struct chain_spec spec = tiny_chain(p->dir.path, &p->config, &tune, whole);
-    struct result one = train(&spec);
+    struct chain_result one = train(&spec);
     for (size_t i = 0; i < CUTS; i++) {
         spec.cut = cuts[i];
         spec.split_backward = i & 1;
         spec.sample = 6;
-        struct result more = train(&spec);
+        struct chain_result more = train(&spec);
         assert_memory_equal(more.loss, one.loss, sizeof one.loss);
         assert_memory_equal(more.norm, one.norm, sizeof one.norm);
         assert_same_bits(more.state, one.state, one.n, "adapter and moments against a run without samples");

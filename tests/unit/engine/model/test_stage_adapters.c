@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several adapters on one stage, unlike in rank, scale, dropout and seed, whose microbatches pass
- * through it in between each other's: each learns what it would have learnt alone, bit for bit. */
+ * Several adapters on one stage, unlike in rank, scale, dropout, seed and form, whose microbatches
+ * pass through it in between each other's: each learns what it would have learnt alone, bit for
+ * bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,6 +42,7 @@ static int set_up(void **state)
     place.tune[2].rslora = true;
     place.tune[2].alpha = 9;
     place.tune[2].plus_ratio = 4;
+    place.tune[2].dora = true;
     *state = &place;
     return 0;
 }

@@ -14,166 +14,7 @@
 
 #include <cmocka.h>
 
-#include "model/stage_impl.h"
-#include "num/rng.h"
-#include "tests/lib/fp8.h"
-#include "tests/lib/near.h"
-#include "tests/lib/tiny.h"
-
-#define COMMON(family)                                                                                       \
-    "{\"model_type\":\"" family "\",\"num_hidden_layers\":2,\"vocab_size\":41,\"rms_norm_eps\":1e-5,"        \
-    "\"rope_theta\":100,\"bos_token_id\":1,\"eos_token_id\":2,\"max_position_embeddings\":256,"
-#define GQA                                                                                                  \
-    "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"num_key_value_heads\":2,"       \
-    "\"head_dim\":6,"
-#define MLA                                                                                                  \
-    "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"kv_lora_rank\":10,"             \
-    "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":4,\"v_head_dim\":5,"
-#define LONG "\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,1,2],\"long_factor\":[2,3,5]},"
-#define MOE "\"n_routed_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":9,"
-
-static const char *const models[] = {
-    COMMON("llama") GQA "\"attention_bias\":true,\"mlp_bias\":true,\"torch_dtype\":\"",
-    COMMON("qwen2") GQA "\"tie_word_embeddings\":true,\"torch_dtype\":\"",
-    COMMON("qwen3") GQA "\"torch_dtype\":\"",
-    COMMON("qwen3_moe") GQA "\"num_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":9,"
-                            "\"norm_topk_prob\":true,\"torch_dtype\":\"",
-    COMMON("deepseek_v2") MLA MOE "\"topk_method\":\"group_limited_greedy\",\"n_group\":4,\"topk_group\":2,"
-                                  "\"q_lora_rank\":7,\"first_k_dense_replace\":0,\"torch_dtype\":\"",
-    COMMON("deepseek_v3") MLA MOE
-    "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,"
-    "\"n_group\":4,\"topk_group\":2,\"torch_dtype\":\"",
-    COMMON("mistral") GQA "\"sliding_window\":5,\"torch_dtype\":\"", /* less than a block */
-    COMMON("gemma3_text") GQA "\"sliding_window\":16,\"sliding_window_pattern\":2,\"torch_dtype\":\"",
-    COMMON("olmo3") GQA "\"sliding_window\":70,\"torch_dtype\":\"",
-    COMMON("granite") GQA "\"logits_scaling\":2,\"torch_dtype\":\"",
-    COMMON("phi3") GQA LONG "\"original_max_position_embeddings\":32,\"torch_dtype\":\"",
-};
-enum { MODELS = sizeof models / sizeof *models, ROUNDED = 6 };
-
-/* Wide enough to be quantized, and for FP8 to have partial blocks. */
-static const char wide[] = COMMON("llama") "\"hidden_size\":192,\"intermediate_size\":320,"
-                                           "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
-                                           "\"head_dim\":64,\"torch_dtype\":\"";
-static const char wide_fp8[] = COMMON("deepseek_v3") MOE
-    "\"hidden_size\":136,\"intermediate_size\":150,\"num_attention_heads\":4,\"kv_lora_rank\":130,"
-    "\"qk_nope_head_dim\":20,\"qk_rope_head_dim\":12,\"v_head_dim\":15,\"q_lora_rank\":140,"
-    "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"n_group\":4,"
-    "\"topk_group\":2,\"quantization_config\":{\"quant_method\":\"fp8\","
-    "\"fmt\":\"e4m3\",\"weight_block_size\":[128,128]},\"torch_dtype\":\"";
-/* Keys wider than the values' whole vectors. */
-static const char latent[] = COMMON("deepseek_v3") MOE
-    "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"kv_lora_rank\":40,"
-    "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":12,\"v_head_dim\":5,\"first_k_dense_replace\":1,"
-    "\"norm_topk_prob\":true,\"n_group\":4,\"topk_group\":2,\"torch_dtype\":\"";
-
-enum {
-    SEQS = 5,
-    LENGTH = 140, /* positions of each: three times the keys that are scored together, and a bit */
-    ROWS = 48,    /* most of a call */
-    SHARED = 32,  /* positions that the last two sequences have in common: whole blocks */
-    TABLE = (LENGTH + STAGE_KV_BLOCK - 1) / STAGE_KV_BLOCK,
-    BLOCKS = SEQS * TABLE + 3,
-    ADAPTERS = 3,
-};
-
-/* A model and what is asked of it. */
-struct world {
-    struct temp_dir dir, cache;
-    char kept[128];
-    struct config c;
-    size_t bits;
-    enum kv_type kv_type;
-    enum num_compute compute;
-    struct tune tune[ADAPTERS];
-    size_t adapters; /* 0: no LoRA */
-    size_t first;    /* the number that the values of tune[0] follow from */
-    uint32_t ids[SEQS][LENGTH];
-    float *want; /* [SEQS, LENGTH, vocab] owned */
-};
-
-/* Stages in one process, one after the other. */
-struct line {
-    struct num *num;
-    struct stage *stage[2];
-    size_t n, dim;
-    float x[ROWS * 192];
-};
-
-/* What zero factors would hide. The same values for the same adapter, wherever it is. */
-static void fill_adapters(struct stage *s, size_t first)
-{
-    for (size_t i = 0; i < s->nunits; i++) {
-        const struct unit *u = &s->units[i];
-        for (size_t set = 0; set < u->sets; set++)
-            for (size_t p = 0; p < u->all_nparams[set]; p++) {
-                const struct param *param = &u->all_params[set * u->most + p];
-                struct rng rng = rng_for(40 + first + set, param->def.name);
-                rng_fill_normal(&rng, param->w, param->n, 0, 0.2f);
-            }
-    }
-}
-
-static void line_open(struct line *l, const struct world *w, size_t stages, int threads, bool paged)
-{
-    struct err err;
-    *l = (struct line){.n = stages, .dim = w->c.dim};
-    must(num_new(&l->num, threads, &err), &err);
-    num_set_compute(l->num, w->compute);
-    for (size_t i = 0; i < stages; i++) {
-        struct stage_spec spec = {.model_dir = w->dir.path,
-                                  .config = w->c,
-                                  .tune = {.end_layer = w->c.layers},
-                                  .first_layer = i,
-                                  .end_layer = i + 1 == stages ? w->c.layers : i + 1,
-                                  .embed = i == 0,
-                                  .head = i + 1 == stages,
-                                  .kv = true,
-                                  .slots = 1,
-                                  .tokens = ROWS,
-                                  .seqs = 1,
-                                  .positions = LENGTH,
-                                  .weight_bits = w->bits,
-                                  .cache_dir = w->kept,
-                                  .kv_blocks = paged ? BLOCKS : 0,
-                                  .kv_type = w->kv_type,
-                                  .logit_rows = ROWS};
-        if (w->adapters) {
-            spec.tune = w->tune[0];
-            spec.more = w->tune + 1;
-            spec.nmore = w->adapters - 1;
-        }
-        must(stage_open(&l->stage[i], l->num, &spec, &err), &err);
-        fill_adapters(l->stage[i], w->first);
-    }
-}
-
-static void line_close(struct line *l)
-{
-    for (size_t i = 0; i < l->n; i++)
-        stage_close(l->stage[i]);
-    num_free(l->num);
-}
-
-/* One call over all stages; logits [n, vocab] of the rows asked for. */
-static const float *line_rows(struct line *l, const struct stage_piece *pieces, size_t n, const uint32_t *ids,
-                              const uint32_t *rows, size_t asked)
-{
-    struct err err;
-    const float *logits;
-    for (size_t i = 0; i < l->n; i++)
-        must(stage_rows(l->stage[i], pieces, n, i ? NULL : ids, i ? l->x : NULL, i + 1 < l->n ? l->x : NULL,
-                        &err),
-             &err);
-    must(stage_rows_logits(l->stage[l->n - 1], rows, asked, &logits, &err), &err);
-    return logits;
-}
-
-/* Without one where the adapters are there: a world of its own. */
-static uint32_t adapter_of(const struct world *w, size_t seq)
-{
-    return seq < ADAPTERS && w->adapters ? (uint32_t)(seq % w->adapters) : STAGE_NO_ADAPTER;
-}
+#include "tests/unit/engine/model/rows_world.h"
 
 /* Each sequence alone, token by token, where no other adapter is: by stage_decode, where keys and
  * values are F32. */
@@ -212,7 +53,8 @@ static void rows_alone(struct world *w)
     w->want = calloc(SEQS * LENGTH * vocab, sizeof *w->want);
     for (size_t i = 0; i < SEQS; i++)
         for (size_t t = 0; t < LENGTH; t++) {
-            const struct stage_piece piece = {blocks, TABLE, t, 1, adapter_of(w, i)};
+            const struct stage_piece piece = {
+                .blocks = blocks, .nblocks = TABLE, .at = t, .n = 1, .adapter = adapter_of(w, i)};
             memcpy(w->want + (i * LENGTH + t) * vocab, line_rows(&l, &piece, 1, &w->ids[i][t], &row, 1),
                    vocab * sizeof(float));
         }
@@ -223,8 +65,20 @@ static void rows_alone(struct world *w)
 
 struct served {
     uint32_t blocks[SEQS][TABLE];
-    size_t done[SEQS];
+    size_t done[SEQS];  /* positions that stay, */
+    size_t right[SEQS]; /* and those behind them that were guessed, and are of the text */
+    bool is_kept;       /* what the last two sequences have in common, as the first kept state */
 };
+
+/* A piece of a call: whose it is, and how many of its last rows are not of the text. */
+struct drawn {
+    size_t seq, wrong;
+};
+
+static bool has_state(const struct world *w)
+{
+    return config_has_state(&w->c, 0, w->c.layers) || (w->rings && w->c.window);
+}
 
 /* Blocks in a drawn order; the last sequence reads the first blocks of the one before. */
 static void draw_blocks(struct served *s, struct rng *rng)
@@ -238,24 +92,61 @@ static void draw_blocks(struct served *s, struct rng *rng)
     s->done[SEQS - 1] = SHARED;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The last sequence begins with the state that the one before it keeps where they part. */
+static void draw_kept(struct stage_piece *p, size_t seq)
+{
+    if (seq == SEQS - 2 && p->at < SHARED) {
+        p->n = least(p->n, SHARED - p->at);
+        p->keep = p->at + p->n == SHARED;
+    }
+    p->from = seq == SEQS - 1 && p->at == SHARED;
+}
+
+/* Behind what is known of a text some wrong guesses; and perhaps more may be taken back, of the
+ * piece and of right guesses before it. */
+static void draw_guesses(struct stage_piece *p, struct drawn *d, size_t stays, size_t room, struct rng *rng)
+{
+    d->wrong = least(least(rng_below(rng, GUESSES + 1), room), LENGTH - p->at - p->n);
+    p->n += d->wrong;
+    p->guessed = (uint32_t)(d->wrong + rng_below(rng, least(GUESSES, p->at + p->n - stays) - d->wrong + 1));
+}
+
 /* Some sequences' next pieces, one token or many; perhaps two pieces of one sequence. */
 static size_t draw_pieces(const struct world *w, struct served *s, struct rng *rng,
-                          struct stage_piece *pieces, size_t *whose)
+                          struct stage_piece *pieces, struct drawn *drawn)
 {
     size_t n = 0, rows = 0;
+    bool is_taken[SEQS] = {false};
     for (size_t k = 0; k < 2 * SEQS; k++) {
-        const size_t i = rng_below(rng, SEQS), left = LENGTH - s->done[i];
-        size_t many = rng_below(rng, 3) ? 1 : 1 + rng_below(rng, 40);
-        if (i == SEQS - 1 && s->done[SEQS - 2] < SHARED)
+        const size_t i = rng_below(rng, SEQS),
+                     at = least(s->done[i] + rng_below(rng, s->right[i] + 1), LENGTH - 1),
+                     many = least(least(rng_below(rng, 3) ? 1 : 1 + rng_below(rng, 40), LENGTH - at),
+                                  ROWS - rows);
+        if (!many || s->done[i] == LENGTH || is_taken[i] ||
+            (i == SEQS - 1 && (has_state(w) ? !s->is_kept : s->done[i - 1] < SHARED)))
             continue;
-        many = many < left ? many : left;
-        many = many < ROWS - rows ? many : ROWS - rows;
-        if (!many)
-            continue;
-        pieces[n] = (struct stage_piece){s->blocks[i], TABLE, s->done[i], many, adapter_of(w, i)};
-        whose[n++] = i;
-        s->done[i] += many;
-        rows += many;
+        struct stage_piece *p = &pieces[n];
+        *p = (struct stage_piece){.blocks = s->blocks[i],
+                                  .nblocks = TABLE,
+                                  .at = at,
+                                  .n = many,
+                                  .adapter = adapter_of(w, i),
+                                  .state = (uint32_t)i};
+        drawn[n] = (struct drawn){.seq = i};
+        if (has_state(w))
+            draw_kept(p, i);
+        if (rng_below(rng, 2) && !p->keep)
+            draw_guesses(p, &drawn[n], s->done[i], ROWS - rows - p->n, rng);
+        is_taken[i] = has_state(w) || p->guessed;
+        s->done[i] = at + p->n - p->guessed;
+        s->right[i] = p->guessed - drawn[n].wrong;
+        rows += p->n;
+        n++;
     }
     return n;
 }
@@ -268,96 +159,51 @@ static bool is_done(const struct served *s)
     return true;
 }
 
+/* Rows behind a wrong guess are nobody's. */
 static void check_call(const struct world *w, struct line *l, const struct stage_piece *pieces,
-                       const size_t *whose, size_t n)
+                       const struct drawn *drawn, size_t n)
 {
     const size_t vocab = w->c.vocab;
     uint32_t ids[ROWS], rows[ROWS];
     size_t all = 0;
     for (size_t p = 0; p < n; p++)
         for (size_t t = 0; t < pieces[p].n; t++, all++) {
-            ids[all] = w->ids[whose[p]][pieces[p].at + t];
+            const bool is_wrong = t >= pieces[p].n - drawn[p].wrong;
+            ids[all] = (uint32_t)((w->ids[drawn[p].seq][pieces[p].at + t] + is_wrong) % vocab);
             rows[all] = (uint32_t)all;
         }
     const float *logits = line_rows(l, pieces, n, ids, rows, all);
-    for (size_t p = 0, row = 0; p < n; p++)
-        for (size_t t = 0; t < pieces[p].n; t++, row++)
-            if (memcmp(logits + row * vocab, w->want + (whose[p] * LENGTH + pieces[p].at + t) * vocab,
+    for (size_t p = 0, row = 0; p < n; row += pieces[p++].n)
+        for (size_t t = 0; t < pieces[p].n - drawn[p].wrong; t++)
+            if (memcmp(logits + (row + t) * vocab,
+                       w->want + (drawn[p].seq * LENGTH + pieces[p].at + t) * vocab,
                        vocab * sizeof *logits) != 0)
                 fail_msg("%s, sequence %zu, position %zu of a piece of %zu from %zu on, among %zu pieces, "
                          "is not what it is alone",
-                         w->c.family, whose[p], pieces[p].at + t, pieces[p].n, pieces[p].at, n);
+                         w->c.family, drawn[p].seq, pieces[p].at + t, pieces[p].n, pieces[p].at, n);
 }
 
-static void check_world(const struct world *w)
+static void check_world(struct world *w)
 {
     for (int threads = 1; threads <= 3; threads++) {
         const size_t stages = threads == 2 ? 2 : 1;
         struct rng rng = rng_for((uint64_t)threads, "schedule");
         struct served s = {0};
         struct line l;
+        w->rings = threads > 1;
         line_open(&l, w, stages, threads, true);
         draw_blocks(&s, &rng);
         while (!is_done(&s)) {
             struct stage_piece pieces[2 * SEQS];
-            size_t whose[2 * SEQS];
-            const size_t n = draw_pieces(w, &s, &rng, pieces, whose);
+            struct drawn drawn[2 * SEQS];
+            const size_t n = draw_pieces(w, &s, &rng, pieces, drawn);
             if (n)
-                check_call(w, &l, pieces, whose, n);
+                check_call(w, &l, pieces, drawn, n);
+            for (size_t i = 0; i < n; i++)
+                s.is_kept = s.is_kept || pieces[i].keep;
         }
         line_close(&l);
     }
-}
-
-/* --- worlds ----------------------------------------------------------------------------------- */
-
-static void world_make(struct world *w, const char *text, const char *dtype)
-{
-    struct err err;
-    char json[1200];
-    *w = (struct world){.dir = temp_dir_new(), .cache = temp_dir_new()};
-    snprintf(w->kept, sizeof w->kept, "%s/kept", w->cache.path);
-    snprintf(json, sizeof json, "%s%s\"}", text, dtype);
-    write_file(w->dir.path, "config.json", json);
-    must(config_read(&w->c, w->dir.path, &err), &err);
-    model_write(w->dir.path, &w->c);
-    if (w->c.fp8)
-        fp8_convert(w->dir.path, &w->c);
-    struct rng rng = rng_for(9, "ids");
-    for (size_t i = 0; i < SEQS; i++)
-        for (size_t t = 0; t < LENGTH; t++)
-            w->ids[i][t] = (uint32_t)rng_below(&rng, w->c.vocab);
-    memcpy(w->ids[SEQS - 1], w->ids[SEQS - 2], SHARED * sizeof **w->ids);
-}
-
-static void world_adapters(struct world *w)
-{
-    struct err err;
-    struct tune t = {.kind = TUNE_LORA, .rank = 3, .alpha = 6, .end_layer = w->c.layers, .dropout = 0.5f};
-    must(tune_targets(&t, family_find(w->c.family), &w->c, "all-linear", &err), &err);
-    for (size_t i = 0; i < ADAPTERS; i++) {
-        w->tune[i] = t;
-        w->tune[i].rank = 3 + 2 * i;
-    }
-    w->adapters = ADAPTERS;
-}
-
-/* The first leaves alone what the others lie on, and each is in other layers. */
-static void spread_adapters(struct world *w)
-{
-    struct err err;
-    const struct family *f = family_find(w->c.family);
-    world_adapters(w);
-    must(tune_targets(&w->tune[0], f, &w->c, tune_default_targets(&w->c), &err), &err);
-    w->tune[0].first_layer = w->c.layers - 1;
-    w->tune[2].end_layer = 1;
-}
-
-static void world_free(struct world *w)
-{
-    free(w->want);
-    temp_dir_free(&w->dir);
-    temp_dir_free(&w->cache);
 }
 
 static void families_are_served_as_they_decode(void **state)
@@ -421,10 +267,11 @@ static void quantized_weights(void **state)
 static void wide_rows(void **state)
 {
     (void)state;
-    for (int fp8 = 0; fp8 < 2; fp8++) {
+    static const char *const texts[] = {wide, wide_fp8, many_heads};
+    for (size_t i = 0; i < 3; i++) {
         struct world w;
-        world_make(&w, fp8 ? wide_fp8 : wide, "bfloat16");
-        assert_int_equal(w.c.fp8, fp8);
+        world_make(&w, texts[i], "bfloat16");
+        assert_int_equal(w.c.fp8, i == 1);
         decode_alone(&w);
         check_world(&w);
         world_free(&w);
@@ -458,7 +305,8 @@ static void rounded_keys_and_values(void **state)
     for (size_t i = 0; i < ROUNDED; i += 2)
         check_rounded(models[i], KV_BF16, false, 0.003);
     check_rounded(latent, KV_INT8, false, 0.015);
-    check_rounded(wide, KV_INT8, true, 0.05); /* several groups in a head */
+    check_rounded(models[SPARSE], KV_INT8, false, 0.2); /* other keys may be chosen */
+    check_rounded(wide, KV_INT8, true, 0.05);           /* several groups in a head */
 }
 
 /* --- the head, and what is refused ------------------------------------------------------------ */
@@ -479,7 +327,8 @@ static void hidden_and_logprobs(void **state)
     struct err err;
     uint32_t blocks[TABLE];
     open_small(&w, &l, blocks);
-    const struct stage_piece piece = {blocks, TABLE, 0, 7, STAGE_NO_ADAPTER};
+    const struct stage_piece piece = {
+        .blocks = blocks, .nblocks = TABLE, .n = 7, .adapter = STAGE_NO_ADAPTER};
     const uint32_t rows[] = {6, 2};
     const float *logits = line_rows(&l, &piece, 1, w.ids[0], rows, 2);
     float hidden[2 * 20], again[2 * 41], first[41];
@@ -506,10 +355,10 @@ static void refuses_bad_rows(void **state)
     uint32_t blocks[TABLE], ids[ROWS + 1] = {0};
     open_small(&w, &l, blocks);
     struct stage *s = l.stage[0];
-    struct stage_piece p = {blocks, 2, 30, 3, STAGE_NO_ADAPTER};
+    struct stage_piece p = {.blocks = blocks, .nblocks = 2, .at = 30, .n = 3, .adapter = STAGE_NO_ADAPTER};
     must_refuse(stage_rows(s, &p, 1, ids, NULL, NULL, &err), -ERANGE, &err,
                 "piece 0 ends at position 33, but its table has blocks for 32 positions");
-    p = (struct stage_piece){blocks, TABLE, 0, 3, STAGE_NO_ADAPTER};
+    p = (struct stage_piece){.blocks = blocks, .nblocks = TABLE, .n = 3, .adapter = STAGE_NO_ADAPTER};
     blocks[0] = BLOCKS;
     must_refuse(stage_rows(s, &p, 1, ids, NULL, NULL, &err), -ERANGE, &err, "piece 0 lies in block 48");
     blocks[0] = 7;
@@ -538,6 +387,128 @@ static void refuses_bad_rows(void **state)
     line_close(&l);
     line_open(&l, &w, 1, 1, false);
     must_refuse(stage_rows(l.stage[0], &p, 1, ids, NULL, NULL, &err), -EINVAL, &err, "no paged KV pool");
+    line_close(&l);
+    world_free(&w);
+}
+
+/* In chunks of a prompt and token by token: logits behind each call, [calls, vocab]. */
+static void decode_in_chunks(const struct world *w, struct stage *s, float *logits)
+{
+    struct err err;
+    for (size_t at = 0, n, call = 0; at < LENGTH; at += n, call++) {
+        n = call % 3 == 2 ? 1 : ROWS;
+        n = n < LENGTH - at ? n : LENGTH - at;
+        must(stage_decode(s, w->ids[0] + at, NULL, NULL, n, at, &err), &err);
+        memcpy(logits + call * w->c.vocab, stage_logits(s), w->c.vocab * sizeof *logits);
+    }
+}
+
+static void open_decoding(struct stage **ret, struct num *num, const struct world *w, size_t tokens,
+                          struct stage_bytes *ret_bytes)
+{
+    struct err err;
+    const struct stage_spec spec = {.model_dir = w->dir.path,
+                                    .config = w->c,
+                                    .tune = {.end_layer = w->c.layers},
+                                    .end_layer = w->c.layers,
+                                    .embed = true,
+                                    .head = true,
+                                    .kv = true,
+                                    .slots = 1,
+                                    .tokens = tokens,
+                                    .seqs = 1,
+                                    .positions = LENGTH};
+    must(stage_measure(ret_bytes, &spec, &err), &err);
+    must(stage_open(ret, num, &spec, &err), &err);
+}
+
+/* With room for the whole text in one call, a cache keeps the whole text. */
+static void a_cache_keeps_a_window(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MODELS; i++) {
+        struct world w;
+        struct num *num;
+        struct stage *ring, *whole;
+        struct stage_bytes bytes, all;
+        struct err err;
+        static float got[LENGTH * 41], want[LENGTH * 41];
+        world_make(&w, models[i], "float32");
+        if (w.c.window) {
+            must(num_new(&num, 2, &err), &err);
+            open_decoding(&ring, num, &w, ROWS, &bytes);
+            open_decoding(&whole, num, &w, LENGTH, &all);
+            assert_true(bytes.kv < all.kv);
+            decode_in_chunks(&w, whole, want);
+            decode_in_chunks(&w, ring, got);
+            decode_in_chunks(&w, ring, got); /* what is left of another text is not seen */
+            assert_same_bits(got, want, 4 * w.c.vocab, w.c.family);
+            must(stage_decode(whole, w.ids[0] + LENGTH - 9, NULL, NULL, 9, LENGTH - 9, &err), &err);
+            must(stage_decode(ring, w.ids[0] + LENGTH - 9, NULL, NULL, 9, LENGTH - 9, &err), &err);
+            assert_same_bits(stage_logits(ring), stage_logits(whole), w.c.vocab, "gone back a little");
+            must_refuse(stage_decode(ring, w.ids[0] + 10, NULL, NULL, 1, 10, &err), -EINVAL, &err,
+                        "position 10 was asked for behind position 140, but layers with a window keep only");
+            stage_close(ring);
+            stage_close(whole);
+            num_free(num);
+        }
+        world_free(&w);
+    }
+}
+
+/* A state is of all positions before: it goes on from there, or begins again. */
+static void states_go_on(void **state)
+{
+    (void)state;
+    struct world w;
+    struct line l;
+    struct err err;
+    uint32_t blocks[TABLE], ids[ROWS] = {0};
+    world_make(&w, models[STATES], "float32");
+    for (uint32_t b = 0; b < TABLE; b++)
+        blocks[b] = b;
+    line_open(&l, &w, 1, 1, true);
+    struct stage *s = l.stage[0];
+    const struct stage_piece whole = {
+        .blocks = blocks, .nblocks = TABLE, .n = 7, .adapter = STAGE_NO_ADAPTER, .state = 1, .guessed = 2};
+    struct stage_piece p[2] = {whole, whole};
+    must_refuse(stage_rows(s, p, 2, ids, NULL, NULL, &err), -EINVAL, &err,
+                "pieces 0 and 1 have the same state 1");
+    must(stage_rows(s, p, 1, ids, NULL, NULL, &err), &err);
+    p[0].n = p[0].guessed = 1;
+    p[0].at = 4;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -EINVAL, &err,
+                "piece 0 begins at position 4, but its state has reached 5");
+    p[0].at = 8;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -EINVAL, &err, "has reached 7");
+    p[0].at = 6;
+    p[0].guessed = 3;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -EINVAL, &err,
+                "piece 0 guesses 3 positions, but its state has reached 5");
+    p[0].guessed = GUESSES + 1;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -ERANGE, &err,
+                "piece 0 has 7 guesses, but the plan allows 6");
+    p[0].guessed = 0;
+    p[0].state = SEQS;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -ERANGE, &err,
+                "piece 0 wants state 5, but there are 5");
+    p[0].state = 1;
+    p[0].keep = KEPT + 1;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -ERANGE, &err,
+                "piece 0 wants kept state 3, but there are 2");
+    p[0].keep = 0;
+    p[0].from = 2;
+    must_refuse(stage_rows(s, p, 1, ids, NULL, NULL, &err), -EINVAL, &err, "has reached 0");
+    p[0].from = 0;
+    must(stage_rows(s, p, 1, ids, NULL, NULL, &err), &err);
+    must(stage_rows(s, &whole, 1, ids, NULL, NULL, &err), &err);
+    line_close(&l);
+    line_open(&l, &w, 1, 1, false);
+    must(stage_decode(l.stage[0], ids, NULL, NULL, 5, 0, &err), &err);
+    must_refuse(stage_decode(l.stage[0], ids, NULL, NULL, 1, 3, &err), -EINVAL, &err,
+                "position 3 was asked for behind position 5, but layers with a state only go on");
+    must(stage_decode(l.stage[0], ids, NULL, NULL, 1, 5, &err), &err);
+    must(stage_decode(l.stage[0], ids, NULL, NULL, 1, 0, &err), &err);
     line_close(&l);
     world_free(&w);
 }
@@ -594,6 +565,8 @@ int main(void)
         cmocka_unit_test(rounded_keys_and_values),
         cmocka_unit_test(hidden_and_logprobs),
         cmocka_unit_test(refuses_bad_rows),
+        cmocka_unit_test(a_cache_keeps_a_window),
+        cmocka_unit_test(states_go_on),
         cmocka_unit_test(refuses_bad_pools),
     };
     return cmocka_run_group_tests_name("stage_rows", tests, NULL, NULL);

@@ -468,6 +468,54 @@ static void fresh_values_follow_seed_and_name(void **state)
     assert_true(near_max(b, 96) == 0);
 }
 
+/* Neither factor is zero, and their product is, whatever the linear; of one rank they differ from
+ * linear to linear. */
+static void orthogonal_factors_cancel(void **state)
+{
+    (void)state;
+    struct tune t = lora("q_proj");
+    t.rank = 6;
+    t.init = LORA_INIT_ORTHOGONAL;
+    const struct shown first = params(&t, 1), second = params(&t, 2);
+    const struct param_def *da = &first.at[0], *db = &first.at[1];
+    float a[6 * 32], b[48 * 6], other[6 * 32];
+    assert_true(param_elements(da) == 6 * 32 && db->rows <= 48);
+    assert_int_equal(param_init(a, da, &t, &tall), 0);
+    assert_int_equal(param_init(b, db, &t, &tall), 0);
+    assert_int_equal(param_init(other, &second.at[0], &t, &tall), 0);
+    assert_true(near_difference(other, a, 6 * 32) > 0.01);
+    double size = 0, most = 0;
+    for (size_t o = 0; o < db->rows; o++)
+        for (size_t i = 0; i < 32; i++) {
+            double sum = 0;
+            for (size_t r = 0; r < 6; r++)
+                sum += (double)b[o * 6 + r] * (double)a[r * 32 + i];
+            most = fmax(most, fabs(sum));
+        }
+    for (size_t i = 0; i < 6 * 32; i++)
+        size += (double)a[i] * (double)a[i];
+    assert_true(most < 1e-8);
+    /* Half of the rank holds numbers of variance 1/100, and turning them changes no length. */
+    assert_true(fabs(size / (3 * 32 * 0.01) - 1) < 0.4 && near_max(b, db->rows * 6) > 0.05);
+}
+
+static void gaussian_factors_have_peft_deviation(void **state)
+{
+    (void)state;
+    struct tune t = lora("q_proj");
+    t.rank = 16;
+    t.init = LORA_INIT_GAUSSIAN;
+    const struct shown first = params(&t, 1);
+    float a[16 * 32], b[48 * 16];
+    assert_int_equal(param_init(a, &first.at[0], &t, &tall), 0);
+    assert_int_equal(param_init(b, &first.at[1], &t, &tall), 0);
+    double sum = 0;
+    for (size_t i = 0; i < 16 * 32; i++)
+        sum += (double)a[i] * (double)a[i];
+    assert_true(fabs(sqrt(sum / (16 * 32)) * 16 - 1) < 0.15);
+    assert_true(near_max(b, param_elements(&first.at[1])) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +532,8 @@ int main(void)
         cmocka_unit_test(lora_parameters_have_peft_names),
         cmocka_unit_test(full_training_has_every_tensor),
         cmocka_unit_test(fresh_values_follow_seed_and_name),
+        cmocka_unit_test(orthogonal_factors_cancel),
+        cmocka_unit_test(gaussian_factors_have_peft_deviation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

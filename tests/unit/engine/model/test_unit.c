@@ -41,14 +41,18 @@ static void place_close(struct place *p)
     temp_dir_free(&p->dir);
 }
 
+static const struct grad_groups groups = {.groups = 1, .end = 1, .slices = 1};
+
 static void make(struct place *p, const struct tune *tune, size_t index, bool training)
 {
     struct err err;
     unit_done(&p->unit);
-    must(unit_init(&p->unit, family_find("llama"), &p->config, tune, 1, index, &err), &err);
-    unit_carve(&p->unit, &p->slab, training);
+    must(unit_init(&p->unit, family_find("llama"), &p->config, tune, 1, (struct unit_which){.index = index},
+                   &err),
+         &err);
+    unit_carve(&p->unit, &p->slab, training ? &groups : NULL);
     must(slab_alloc(&p->slab, "a unit", &err), &err);
-    unit_carve(&p->unit, &p->slab, training);
+    unit_carve(&p->unit, &p->slab, training ? &groups : NULL);
 }
 
 static int find(const struct place *p, const char *name)

@@ -113,11 +113,29 @@ static float *random_floats(size_t n)
     return x;
 }
 
-/* Types whose random bytes are moderate numbers. */
+/* Types whose random bytes are moderate numbers; apart: columns are stored one after the other, and
+ * between two rows lies one of another matrix. */
 static const struct {
     enum block_type type;
     size_t turn;
-} cases[] = {{BLOCK_NONE, HEAD}, {BLOCK_MXFP4, 0}, {BLOCK_Q8_0, HEAD}, {BLOCK_Q4_K, 0}, {BLOCK_Q6_K, HEAD}};
+    bool apart;
+} cases[] = {{BLOCK_NONE, HEAD, false}, {BLOCK_NONE, 0, true},  {BLOCK_MXFP4, 0, false},
+             {BLOCK_Q8_0, HEAD, false}, {BLOCK_Q4_K, 0, false}, {BLOCK_Q6_K, HEAD, false}};
+
+static void case_part(struct product_case *p)
+{
+    float *stored = calloc(2 * ROWS * COLS, sizeof *stored);
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t c = 0; c < COLS; c++) {
+            stored[c * 2 * ROWS + 2 * r] = NAN;
+            stored[c * 2 * ROWS + 2 * r + 1] = p->values[r * COLS + c];
+        }
+    free(p->bytes);
+    p->bytes = (uint8_t *)stored;
+    p->w.data = stored + 1;
+    p->w.step = 2;
+    p->w.down = 2 * ROWS;
+}
 
 static double largest(const float *x, size_t n)
 {
@@ -138,6 +156,8 @@ static void products_are_those_of_floats(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct product_case p;
         case_init(&p, cases[k].type, cases[k].turn);
+        if (cases[k].apart)
+            case_part(&p);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             const size_t n = counts[i];
             gemm_xwt(num, got, x, p.w, n, false);
@@ -171,6 +191,8 @@ static void bits_do_not_depend_on_rows(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct product_case p;
         case_init(&p, cases[k].type, cases[k].turn);
+        if (cases[k].apart)
+            case_part(&p);
         for (size_t n = 2; n <= MOST; n += n < 30 ? 5 : 40) {
             gemm_xwt(num, all, x, p.w, n, false);
             for (size_t i = 0; i < n; i++) {

@@ -67,7 +67,7 @@ static double exact_dot(const float *x, const float *w, size_t cols, enum block_
             all += fabs((double)x[i] * (double)w[i]);
             sum += (double)x[i] * (double)w[i];
         }
-        bound += most / (2 * int_block_top(type)) * 1.001 * weights;
+        bound += most / (2 * INT_BLOCK_TOP) * 1.001 * weights;
     }
     *ret_bound = bound + 20 * FLT_EPSILON * all;
     return sum;
@@ -75,13 +75,13 @@ static double exact_dot(const float *x, const float *w, size_t cols, enum block_
 
 /* Room for x as a table has it. */
 struct x_room {
-    int16_t q[MOST_COLS], low[MOST_COLS];
-    float scale[MOST_COLS / 16], sum[MOST_COLS / 16];
+    int8_t bytes[6 * MOST_COLS];
+    float scale[MOST_COLS / 32], sum[MOST_COLS / 16];
 };
 
 static struct int_row row_of_x(struct x_room *room)
 {
-    return (struct int_row){.q = room->q, .scale = room->scale, .sum = room->sum, .low = room->low};
+    return (struct int_row){.bytes = room->bytes, .scale = room->scale, .sum = room->sum};
 }
 
 static void run_table(const struct int_kernels *k, float *y, const float *x, const uint8_t *w,

@@ -250,6 +250,44 @@ static void test_mxfp4(void **state)
     free(row);
 }
 
+/* Of safetensors and in GGUF's blocks the same numbers give the same bits: scales apart or before
+ * them, numbers of a group in another order, every second row of W. */
+static void test_mxfp4_as_blocks(void **state)
+{
+    (void)state;
+    enum { GROUP = 32, COLS = 7 * GROUP, ROWS = 39, N = 3, STEP = 2 };
+    static uint8_t words[STEP * ROWS][COLS / 2], scale[STEP * ROWS][COLS / GROUP],
+        blocks[ROWS][COLS / GROUP][17];
+    struct rng rng = rng_for(8, "mxfp4");
+    float *x = random_floats(N * COLS, "x"), got[N * ROWS], want[N * ROWS];
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, 2, NULL), 0);
+    for (size_t r = 0; r < STEP * ROWS; r++)
+        for (size_t i = 0; i < COLS / 2; i++)
+            words[r][i] = (uint8_t)rng_below(&rng, 256);
+    for (size_t r = 0; r < STEP * ROWS; r++)
+        for (size_t g = 0; g < COLS / GROUP; g++)
+            scale[r][g] = (uint8_t)(120 + rng_below(&rng, 8));
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t g = 0; g < COLS / GROUP; g++) {
+            blocks[r][g][0] = scale[STEP * r][g];
+            for (size_t i = 0; i < GROUP; i++) {
+                const unsigned code = words[STEP * r][(g * GROUP + i) / 2] >> i % 2 * 4 & 15;
+                blocks[r][g][1 + i % 16] |= (uint8_t)(code << i / 16 * 4);
+            }
+        }
+    const struct quant q = {scale, NULL, DTYPE_COUNT, 4, GROUP, QUANT_MXFP4};
+    const struct mat w = {.data = words, .rows = ROWS, .cols = COLS, .quant = &q, .step = STEP},
+                     b = {.data = blocks, .rows = ROWS, .cols = COLS, .block = BLOCK_MXFP4};
+    for (size_t n = 1; n <= N; n += N - 1) {
+        gemm_xwt(num, got, x, w, n, false);
+        gemm_xwt(num, want, x, b, n, false);
+        assert_memory_equal(got, want, n * ROWS * sizeof *got);
+    }
+    num_free(num);
+    free(x);
+}
+
 /* Decoding one sequence or four gives the same bits, with one thread or three. */
 static void test_few_rows_same_bits(void **state)
 {
@@ -330,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_other_widths),
         cmocka_unit_test(test_mxfp4),
+        cmocka_unit_test(test_mxfp4_as_blocks),
         cmocka_unit_test(test_few_rows_same_bits),
         cmocka_unit_test(test_rows_of_every_width),
         cmocka_unit_test(test_what_is_not_finite_stays_so),

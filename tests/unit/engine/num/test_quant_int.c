@@ -129,7 +129,7 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
-        const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum, NULL};
+        const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum};
         plain_levels(&plain[j], x + j * cols, cols, bits, group, form, k->fours);
         k->quantize(&to, x + j * cols, cols, bits, group, form);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
@@ -263,8 +263,8 @@ static void test_tiles_of_every_width(void **state)
         const size_t tall = k[i]->tall;
         assert_true(tall <= INT_TALL);
         for (size_t j = 0; j < INT_TILE; j++)
-            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum, NULL}, x + j * COLS,
-                           COLS, 4, GROUP, INT_TILES);
+            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum}, x + j * COLS, COLS, 4,
+                           GROUP, INT_TILES);
         k[i]->pack(panel, p.raw + 1, COLS / 2, ROWS, COLS, 0, COLS, 4);
         for (size_t r = 0; r < tall; r++)
             for (size_t g = 0; g < 2; g++) {

@@ -52,10 +52,12 @@ static void test_train_three(void **state)
                 "2 norm >norm@1.0 >tied gradient@0.0; 2 update <scale@1.0 <tied weight@0.0");
     assert_int_equal(plan->rank[0].slots, 2);
     assert_int_equal(plan->rank[2].slots, 1);
-    assert_int_equal(plan->rank[0].in_from_prev, 3); /* two losses, the tied gradient */
-    assert_int_equal(plan->rank[0].in_from_next, 3); /* two gradients, the norm */
-    assert_int_equal(plan->rank[2].in_from_prev, 3);
-    assert_int_equal(plan->rank[2].in_from_next, 3);
+    assert_int_equal(plan_in_from(&plan->rank[0], plan_prev(plan->ranks, 0)),
+                     3); /* two losses, the tied gradient */
+    assert_int_equal(plan_in_from(&plan->rank[0], plan_next(plan->ranks, 0)),
+                     3); /* two gradients, the norm */
+    assert_int_equal(plan_in_from(&plan->rank[2], plan_prev(plan->ranks, 2)), 3);
+    assert_int_equal(plan_in_from(&plan->rank[2], plan_next(plan->ranks, 2)), 3);
     plan_free(plan);
 }
 
@@ -91,8 +93,8 @@ static void test_train_two(void **state)
                 "0F0[0| >activations@1.0 >targets@1.0; 0 loss 0 <loss@1.0; 0B0|0] <gradient@1.0; "
                 "0 norm <norm@1.0 <tied gradient@1.0; 0 update >scale@1.0 >tied weight@1.0");
     /* One link: what comes round the ring comes over it too. */
-    assert_int_equal(plan->rank[0].in_from_prev, 4);
-    assert_int_equal(plan->rank[0].in_from_next, 0);
+    assert_int_equal(plan_in_from(&plan->rank[0], plan_prev(plan->ranks, 0)), 4);
+    assert_int_equal(plan->rank[0].nin, 1);
     plan_free(plan);
 }
 
@@ -283,6 +285,19 @@ static void test_decode(void **state)
     assert_rank(plan, 0, "0F0[0] >activations@1.0; 3F0[0] <activations@1.0; 0 token 0");
     assert_rank(plan, 1, "1F0[0] <activations@0.0; 2F0[0] >activations@0.0");
     plan_free(plan);
+    /* Slices all compute; the first one's last stage alone answers. */
+    req = (struct plan_request){.program = PROGRAM_DECODE,
+                                .ranks = 4,
+                                .nreplicas = 2,
+                                .slices = true,
+                                .microbatches = 1,
+                                .want_token = true};
+    plan = compile(&req);
+    assert_rank(plan, 0, "0 rows 1 >rows@3.1; 0F0[0] >activations@1.0; 0 token 0 <token@1.0");
+    assert_rank(plan, 1, "1F0[0] <activations@0.0 >token@0.0");
+    assert_rank(plan, 2, "1F0[0] <activations@3.0");
+    assert_rank(plan, 3, "0 rows 1 <rows@0.1; 0F0[0] >activations@2.0");
+    plan_free(plan);
 }
 
 /* Messages of a step on every link, in closed form; slots as the simulation's peaks. */
@@ -300,16 +315,17 @@ static void test_counts(void **state)
                            &(struct sched_request){.name = sched_names()[k], .ranks = p, .microbatches = m},
                            NULL),
                 0);
-            assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, 1, 1, 1}}, NULL),
-                             0);
+            assert_int_equal(
+                sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, 1, 1, 1, 0}}, NULL), 0);
             enum sched_placement placement = sched_info(sched_names()[k])->placement;
             size_t chunks = placement == PLACE_SINGLE ? 1 : 2, all = chunks * (m + 1);
             /* Of a microbatch activations and gradient, of a step scale and norm; losses and
              * targets, unless first and last stage lie on one rank. */
             for (size_t r = 0; r < p; r++) {
                 size_t end = placement == PLACE_V ? 0 : all - (m + 1) + m;
-                assert_int_equal(plan->rank[r].in_from_prev, r == 0 ? end : all);
-                assert_int_equal(plan->rank[r].in_from_next, r + 1 == p ? end : all);
+                assert_int_equal(plan_in_from(&plan->rank[r], plan_prev(plan->ranks, r)), r == 0 ? end : all);
+                assert_int_equal(plan_in_from(&plan->rank[r], plan_next(plan->ranks, r)),
+                                 r + 1 == p ? end : all);
                 assert_int_equal(plan->rank[r].slots, sim.peak[r]);
             }
             sched_sim_done(&sim);
@@ -379,7 +395,7 @@ static int fake_run(void *owner, const struct task *task, struct err *err)
     return fake->run < 0 ? err_set(err, fake->run, "no") : 0;
 }
 
-static const struct exec_ops fake_ops = {fake_ready, fake_room, fake_run};
+static const struct exec_ops fake_ops = {.ready = fake_ready, .room = fake_room, .run = fake_run};
 
 static void test_exec(void **state)
 {

@@ -27,7 +27,8 @@ static void refuse_at(uint32_t *placement, const struct sched_list *lists, int c
     assert_string_equal(err.text, sentence);
     assert_null(plan);
     struct sched_sim sim = {0};
-    assert_int_equal(sched_simulate(&sim, &sched, &(struct sched_costs){.each = {1, 1, 1, 1}}, &err), code);
+    assert_int_equal(sched_simulate(&sim, &sched, &(struct sched_costs){.each = {1, 1, 1, 1, 0}}, &err),
+                     code);
     assert_string_equal(err.text, sentence);
     assert_int_equal(plan_check(&sched, &err), code == -EDEADLK ? 0 : code);
 }
@@ -124,7 +125,7 @@ static void test_long_circle(void **state)
     last->tasks[1] = (struct sched_task){OP_F, 59, 1};
     last->tasks[2] = (struct sched_task){OP_B, 59, 0};
     struct sched_sim sim;
-    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, 1, 1, 1}}, &err),
+    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, 1, 1, 1, 0}}, &err),
                      -EDEADLK);
     assert_non_null(strstr(err.text, "rank 0, position 2 (0B0) waits for 1B0, rank 1"));
     assert_non_null(strstr(err.text, " more; reorder one of these lists"));

@@ -95,7 +95,7 @@ static void a_step_does_not_begin_before_the_last_has_ended(void **state)
 static void another_adapter_fills_the_bubble(void **state)
 {
     (void)state;
-    const struct sched_costs costs = {.each = {1, 1, 1, 1}};
+    const struct sched_costs costs = {.each = {1, 1, 1, 1, 0}};
     const size_t turns = steps_per_adapter(4, 2, 8);
     struct sched *alone = schedule("1f1b", 4, 8), *both = schedule("1f1b", 4, 8 * 2 * turns);
     struct sched_sim of_alone, of_both;

@@ -18,6 +18,7 @@
 #include "pipe/plan.h"
 #include "pipe/planner.h"
 #include "pipe/planner_impl.h"
+#include "tests/unit/engine/pipe/every_split.h"
 
 enum { MOST_UNITS = 102, MOST_CUTS = 4 };
 
@@ -55,7 +56,7 @@ static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, s
             const double layer = u == 0 ? 0.01 : u == units - 1 ? 2.5 : 1, f = slow * layer;
             for (size_t c = 0; c < cuts; c++)
                 w->cost[c][r * units + u] = (struct sched_cost){f * (1 + 0.9 * (double)((1U << c) - 1)),
-                                                                f * (double)(1U << c), 0.03 * f, f};
+                                                                f * (double)(1U << c), 0.03 * f, f, 0};
         }
     }
     for (size_t i = 0; i < ranks * units; i++)
@@ -65,32 +66,15 @@ static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, s
         w->activations[u] = 10;
     }
     for (size_t c = 0; c < cuts; c++)
-        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->activations};
+        w->cut[c] = (struct planner_cut){.microbatches = m >> c,
+                                         .cost = w->cost[c],
+                                         .link = w->link,
+                                         .held = w->held,
+                                         .slot = w->slot,
+                                         .activations = w->activations};
 }
 
 /* --- every split there is --------------------------------------------------------------------- */
-
-struct every {
-    struct planner_sim sim;
-    struct planner_found found;
-    struct planner_score best;
-};
-
-static void every_split(struct every *x, size_t stage)
-{
-    struct planner_found *f = &x->found;
-    if (stage == f->stages) {
-        struct planner_score score;
-        struct err err;
-        assert_int_equal(planner_sim_score(&score, f, &x->sim, &err), 0);
-        if (planner_score_is_less(&score, &x->best, 1))
-            x->best = score;
-        return;
-    }
-    f->first[stage] = stage ? f->first[stage - 1] : 0;
-    for (; f->first[stage] <= x->sim.req->layers && (stage || !f->first[0]); f->first[stage]++)
-        every_split(x, stage + 1);
-}
 
 static struct planner_score brute_force(const struct planner_request *req)
 {
@@ -149,7 +133,7 @@ static void test_slow_node_is_left_out(void **state)
     for (size_t r = 0; r < 3; r++)
         for (size_t u = 0; u < 8; u++) {
             const double f = u && u < 7 ? (r == 1 ? 50 : 1) : 0;
-            w.cost[0][r * 8 + u] = (struct sched_cost){f, f, 0, f};
+            w.cost[0][r * 8 + u] = (struct sched_cost){f, f, 0, f, 0};
         }
     w.req.schedule = "1f1b";
     assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
@@ -206,7 +190,7 @@ static void test_what_a_node_has_already(void **state)
     w.req.schedule = "1f1b";
     w.req.chunks = 1;
     for (size_t i = 0; i < 4 * 14; i++)
-        w.cost[0][i] = (struct sched_cost){1, 1, 0, 1};
+        w.cost[0][i] = (struct sched_cost){1, 1, 0, 1, 0};
     for (size_t r = 0; r < 4; r++)
         w.memory[r] = r == 1 ? 330 : 4000;
     w.req.memory = w.memory;
@@ -217,6 +201,55 @@ static void test_what_a_node_has_already(void **state)
     assert_true(there.fits);
     assert_true(there.first[2] - there.first[1] > apart.first[2] - apart.first[1]);
     assert_true(there.seconds < apart.seconds);
+}
+
+static size_t lacks_of(const struct planner_found *f, const size_t *const *lacks, size_t ranks, size_t layers)
+{
+    const struct sched_info *info = sched_info(f->schedule);
+    size_t sum = 0;
+    for (uint32_t s = 0; s < f->stages; s++) {
+        const size_t *its = lacks[planner_node(f, ranks, sched_place(info->placement, ranks, s))];
+        for (size_t l = f->first[s]; l < f->first[s + 1]; l++)
+            sum += its[l + 1];
+        sum += (s ? 0 : its[0]) + (s + 1 == f->stages ? its[layers + 1] : 0);
+    }
+    return sum;
+}
+
+/* Whatever is on which nodes: less comes, and the step is not longer than it may be. */
+static void test_what_need_not_travel(void **state)
+{
+    uint64_t seed = 4711;
+    size_t spared_any = 0;
+    (void)state;
+    for (size_t k = 0; k < 24; k++) {
+        static struct world w;
+        static size_t lacks[4][MOST_UNITS];
+        const size_t *of[4] = {lacks[0], lacks[1], lacks[2], lacks[3]};
+        struct planner_found best, second, near;
+        struct err err;
+        size_t spared;
+        const size_t ranks = 2 + k % 3, layers = 6 + k % 5;
+        const double slack = k % 2 ? 0.02 : 0.3;
+        make_world(&w, ranks, layers, 4, 1, &seed);
+        w.req.mirror = k % 4 == 3;
+        assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+        for (size_t r = 0; r < ranks; r++)
+            for (size_t u = 0; u < layers + 2; u++)
+                lacks[r][u] = next_random(&seed) % 3 ? 0 : 1000;
+        near = best;
+        assert_int_equal(planner_prefer(&near, &spared, of, slack, &w.req, &err), 0);
+        assert_true(near.seconds <= best.seconds * (1 + slack));
+        assert_int_equal(lacks_of(&best, of, ranks, layers) - lacks_of(&near, of, ranks, layers), spared);
+        if (!spared)
+            assert_memory_equal(near.first, best.first, (best.stages + 1) * sizeof *best.first);
+        spared_any += spared > 0;
+        w.req.objective = PLANNER_MEMORY;
+        near = best;
+        assert_int_equal(planner_prefer(&near, &spared, of, slack, &w.req, &err), 0);
+        assert_int_equal(spared, 0);
+    }
+    assert_true(spared_any > 4);
 }
 
 static void test_recompute_is_paid_for(void **state)
@@ -263,7 +296,7 @@ static void test_large_steps(void **state)
     (void)state;
     make_world(&w, 2, 4, PLAN_MAX_CELLS / 16, 2, &seed);
     for (size_t u = 0; u < 2 * 6; u++) /* the larger step would be the faster one */
-        w.cost[1][u] = (struct sched_cost){3 * w.cost[0][u].f, 3 * w.cost[0][u].i, 3 * w.cost[0][u].w, 0};
+        w.cost[1][u] = (struct sched_cost){3 * w.cost[0][u].f, 3 * w.cost[0][u].i, 3 * w.cost[0][u].w, 0, 0};
     w.req.schedule = "1f1b";
     w.req.adapters = 16;
     assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
@@ -392,9 +425,9 @@ static void test_other_beginnings(void **state)
     make_world(&w, 3, 9, 8, 1, &seed);
     for (size_t u = 0; u < 11;
          u++) { /* the head is expensive, and node 2, fast, is last only if node 0 begins */
-        w.cost[0][u] = (struct sched_cost){1, 1, 0, 1};
-        w.cost[0][11 + u] = (struct sched_cost){3, 3, 0, 3};
-        w.cost[0][22 + u] = (struct sched_cost){0.5, 0.5, 0, 0.5};
+        w.cost[0][u] = (struct sched_cost){1, 1, 0, 1, 0};
+        w.cost[0][11 + u] = (struct sched_cost){3, 3, 0, 3, 0};
+        w.cost[0][22 + u] = (struct sched_cost){0.5, 0.5, 0, 0.5, 0};
     }
     w.req.schedule = "1f1b";
     assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
@@ -419,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_brute_force),
         cmocka_unit_test(test_slow_node_is_left_out),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_what_need_not_travel),
         cmocka_unit_test(test_recompute_is_paid_for),
         cmocka_unit_test(test_what_a_node_has_already),
         cmocka_unit_test(test_large_steps),

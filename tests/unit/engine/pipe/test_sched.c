@@ -33,7 +33,7 @@ static struct sched_sim simulate(const struct sched *sched, double f, double i, 
 {
     struct sched_sim sim;
     struct err err = {0};
-    if (sched_simulate(&sim, sched, &(struct sched_costs){.each = {f, i, w, 0}}, &err) < 0)
+    if (sched_simulate(&sim, sched, &(struct sched_costs){.each = {f, i, w, 0, 0}}, &err) < 0)
         fail_msg("%s", err.text);
     return sim;
 }
@@ -112,8 +112,8 @@ static void check_form(const struct form *form, size_t p, size_t m, size_t r, st
 static void test_closed_forms(void **state)
 {
     (void)state;
-    const struct sched_cost cost = {1.0, 1.5, 0.25, 0.0}, even = {1.0, 1.0, 1.0, 0.0},
-                            lora = {1.0, 1.0, 0.0, 0.0};
+    const struct sched_cost cost = {1.0, 1.5, 0.25, 0.0, 0.0}, even = {1.0, 1.0, 1.0, 0.0, 0.0},
+                            lora = {1.0, 1.0, 0.0, 0.0, 0.0};
     const double t = 2.75;
     for (size_t p = 1; p <= 8; p++)
         for (size_t m = 1; m <= 24; m++)
@@ -172,7 +172,7 @@ static void test_hops(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sched *sched = make(cases[i].name, 4, 8);
         double share = 4.0 / (double)sched->stages;
-        struct sched_costs costs = {.each = {share, share, 0, 0}, .link = links};
+        struct sched_costs costs = {.each = {share, share, 0, 0, 0}, .link = links};
         struct sched_sim sim;
         assert_int_equal(sched_simulate(&sim, sched, &costs, NULL), 0);
         assert_near(sim.makespan, cases[i].makespan, cases[i].name);
@@ -187,7 +187,7 @@ static void test_links_and_stages(void **state)
     (void)state;
     struct sched *sched = make("gpipe", 2, 3);
     const struct sched_link links[4] = {{3, 1}, {9, 9}, {0.5, 0}, {9, 9}};
-    const struct sched_cost stages[2] = {{1, 2, 0, 0}, {2, 2, 0, 0}};
+    const struct sched_cost stages[2] = {{1, 2, 0, 0, 0}, {2, 2, 0, 0, 0}};
     struct sched_costs costs = {.stage = stages, .link = links};
     struct sched_sim sim;
     assert_int_equal(sched_simulate(&sim, sched, &costs, NULL), 0);
@@ -338,9 +338,9 @@ static void test_refusals(void **state)
         sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = 2, .microbatches = 2}, NULL) < 0,
         0);
     struct sched_sim sim = {0};
-    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, -1, 0, 0}}, &err),
+    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, -1, 0, 0, 0}}, &err),
                      -EINVAL);
-    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {NAN, 1, 0, 0}}, &err),
+    assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {NAN, 1, 0, 0, 0}}, &err),
                      -EINVAL);
     assert_null(sim.span);
     sched_free(sched);
@@ -440,6 +440,39 @@ static void test_choices(void **state)
     assert_string_equal(all, SCHED_CHOICES);
 }
 
+/* One rank, two microbatches of F = 1 and B = 2: the last backward is from 4 to 6. Then a second
+ * stage on the same rank, whose last backward came before. */
+static void gradients_leave_while_the_last_backward_runs(void **state)
+{
+    (void)state;
+    struct sched *sched = NULL;
+    struct sched_sim sim;
+    struct err err;
+    const struct sched_costs costs = {.each = {1, 1, 1, 0, 0}};
+    double from[2] = {0}, until[2] = {0};
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "1f1b", .ranks = 1, .microbatches = 2}, &err), 0);
+    assert_int_equal(sched_simulate(&sim, sched, &costs, &err), 0);
+    sched_last_backwards(from, until, sched, &sim);
+    sched_sim_done(&sim);
+    assert_float_equal(from[0], 4, 0);
+    assert_float_equal(until[0], 6, 0);
+    assert_float_equal(sched_sums_end(sched, &(struct sched_sum){3, 1}, from, until), 9, 1e-9);
+    assert_float_equal(sched_sums_end(sched, &(struct sched_sum){3, 4}, from, until), 7.5, 1e-9);
+    assert_float_equal(sched_sums_end(sched, &(struct sched_sum){1, 4}, from, until), 6.25, 1e-9);
+    assert_float_equal(sched_sums_end(sched, &(struct sched_sum){0, 4}, from, until), 6, 1e-9);
+    assert_float_equal(sched_sums_end(sched, &(struct sched_sum){0, 0}, from, until), 0, 1e-9);
+    sched_free(sched);
+
+    uint32_t same[2] = {0, 0};
+    const struct sched both = {.ranks = 1, .stages = 2, .rank_of_stage = same};
+    from[1] = 1, until[1] = 3;
+    const struct sched_sum sums[2] = {{2, 1}, {4, 1}};
+    assert_float_equal(sched_sums_end(&both, sums, from, until), 9, 1e-9);
+    until[1] = 6; /* of two that end together the higher one goes first */
+    assert_float_equal(sched_sums_end(&both, (struct sched_sum[2]){{1, 2}, {1, 1}}, from, until), 8, 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,7 +482,7 @@ int main(void)
         cmocka_unit_test(test_placements),   cmocka_unit_test(test_who_gives_the_same_bits),
         cmocka_unit_test(test_start_times),  cmocka_unit_test(test_split_backward),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_free_of_cost),
-        cmocka_unit_test(test_oracle),
+        cmocka_unit_test(test_oracle),       cmocka_unit_test(gradients_leave_while_the_last_backward_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

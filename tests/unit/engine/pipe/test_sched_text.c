@@ -71,7 +71,7 @@ static void refuse(const char *text, const char *sentence)
     struct sched *sched = NULL;
     struct err err = {0};
     struct sched_sim sim = {0};
-    const struct sched_costs units = {.each = {1, 1, 1, 1}};
+    const struct sched_costs units = {.each = {1, 1, 1, 1, 0}};
     int rc = sched_read(&sched, text, &err);
     if (rc == 0)
         rc = sched_simulate(&sim, sched, &units, &err);
@@ -238,7 +238,7 @@ static void test_chart(void **state)
 {
     (void)state;
     struct sched *sched = read_text("0F0,3F0,3I0,3W0,0B0\n1F0,2F0,2B0,1B0");
-    const struct sched_costs units = {.each = {1, 1, 1, 1}};
+    const struct sched_costs units = {.each = {1, 1, 1, 1, 0}};
     struct sched_sim sim;
     assert_int_equal(sched_simulate(&sim, sched, &units, NULL), 0);
     char *text = NULL;

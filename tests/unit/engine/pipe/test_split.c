@@ -31,11 +31,11 @@ static size_t below(uint64_t *state, size_t n)
 }
 
 /* The best that exists: the least largest share, and among those the least sum of squared
- * counts. */
+ * counts. With a limit: the fewest bytes to come within it. */
 struct best {
     bool found;
-    double worst;
-    size_t uneven;
+    double worst, limit;
+    size_t uneven, lacks;
 };
 
 static double share(const struct split_request *req, size_t s, size_t from, size_t to, bool *ret_fits)
@@ -79,8 +79,13 @@ static void try_all(const struct split_request *req, size_t *first, size_t s, st
         first[s] = req->layers;
         if (!judge(req, first, &worst, &uneven))
             return;
+        if (best->limit > 0) {
+            const size_t lacks = worst <= best->limit ? split_lacks(first, req) : SIZE_MAX;
+            best->lacks = lacks < best->lacks ? lacks : best->lacks;
+            return;
+        }
         if (!best->found || worst < best->worst || (worst == best->worst && uneven < best->uneven))
-            *best = (struct best){true, worst, uneven};
+            *best = (struct best){.found = true, .worst = worst, .uneven = uneven};
         return;
     }
     for (size_t i = first[s - 1]; i <= req->layers; i++) {
@@ -89,7 +94,26 @@ static void try_all(const struct split_request *req, size_t *first, size_t s, st
     }
 }
 
-static void compare(const struct split_request *req, uint64_t seed)
+/* Within the slack nothing else needs less, and without need the split is that without it. */
+static void compare_lacks(const struct split_request *req, const struct best *fastest, const size_t *fast,
+                          uint64_t seed)
+{
+    size_t first[MAX_STAGES + 1] = {0}, got[MAX_STAGES + 1];
+    struct best least = {.limit = fastest->worst * (1 + req->slack) + 1e-12, .lacks = SIZE_MAX};
+    struct err err;
+    double worst = 0;
+    size_t uneven;
+    try_all(req, first, 1, &least);
+    if (split_layers(got, req, &err) || !judge(req, got, &worst, &uneven))
+        fail_msg("seed %llu: no split where bytes have to come", (unsigned long long)seed);
+    if (worst > least.limit || split_lacks(got, req) != least.lacks)
+        fail_msg("seed %llu: %zu bytes at %g, and %zu would do within %g", (unsigned long long)seed,
+                 split_lacks(got, req), worst, least.lacks, least.limit);
+    if (split_lacks(fast, req) == least.lacks && memcmp(got, fast, (req->stages + 1) * sizeof *got) != 0)
+        fail_msg("seed %llu: another split without need", (unsigned long long)seed);
+}
+
+static void compare(const struct split_request *req, const size_t *const *lacks, uint64_t seed)
 {
     size_t first[MAX_STAGES + 1] = {0}, got[MAX_STAGES + 1] = {99, 99};
     struct best best = {0};
@@ -108,6 +132,10 @@ static void compare(const struct split_request *req, uint64_t seed)
     if (!judge(req, got, &worst, &uneven) || worst != best.worst || uneven != best.uneven)
         fail_msg("seed %llu: largest share %g and unevenness %zu, best %g and %zu", (unsigned long long)seed,
                  worst, uneven, best.worst, best.uneven);
+    struct split_request with = *req;
+    with.unit_lacks = lacks;
+    with.slack = (double)(seed % 5) / 8;
+    compare_lacks(&with, &best, got, seed);
 }
 
 static void test_against_search(void **state)
@@ -116,8 +144,8 @@ static void test_against_search(void **state)
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         uint64_t rng = seed * 0x9e3779b97f4a7c15u;
         double cost[MAX_LAYERS + 2], speed[MAX_STAGES];
-        size_t bytes[MAX_STAGES][MAX_LAYERS + 2], memory[MAX_STAGES];
-        const size_t *of_stage[MAX_STAGES];
+        size_t bytes[MAX_STAGES][MAX_LAYERS + 2], lacks[MAX_STAGES][MAX_LAYERS + 2], memory[MAX_STAGES];
+        const size_t *of_stage[MAX_STAGES], *lacks_of[MAX_STAGES];
         struct split_request req = {.stages = 1 + below(&rng, MAX_STAGES),
                                     .layers = below(&rng, MAX_LAYERS + 1)};
         size_t spread = 1 + below(&rng, 6); /* 1: all alike, so that ties are common */
@@ -128,6 +156,9 @@ static void test_against_search(void **state)
         const bool some_are_there = below(&rng, 2);
         for (size_t s = 0; s < req.stages; s++) {
             of_stage[s] = bytes[some_are_there ? s : 0];
+            lacks_of[s] = lacks[s];
+            for (size_t u = 0; u < req.layers + 2; u++)
+                lacks[s][u] = below(&rng, 3);
             for (size_t u = 0; u < req.layers + 2 && s && some_are_there; u++)
                 bytes[s][u] = below(&rng, 2) ? 0 : bytes[0][u];
             speed[s] =
@@ -138,7 +169,7 @@ static void test_against_search(void **state)
         req.unit_bytes = of_stage;
         req.speed = below(&rng, 2) ? speed : NULL;
         req.memory = below(&rng, 2) ? memory : NULL;
-        compare(&req, seed);
+        compare(&req, lacks_of, seed);
     }
 }
 
@@ -195,6 +226,26 @@ static void test_what_a_node_has_already(void **state)
     assert_split(&req, (size_t[]){0, 2, 4});
     req.unit_bytes = (const size_t *const[]){all, there}; /* of no use to the first node */
     assert_split(&req, (size_t[]){0, 1, 4});
+}
+
+/* Of two nodes one has the first two layers and the other the last three: so it takes three, which
+ * is no slower. Where one has nothing, it gets as few as the slack allows. */
+static void test_what_need_not_travel(void **state)
+{
+    (void)state;
+    const size_t none[] = {0, 0, 0, 0, 0, 0, 0}, all[] = {9, 9, 9, 9, 9, 9, 9},
+                 first_two[] = {0, 0, 0, 9, 9, 9, 9}, last_three[] = {9, 9, 9, 0, 0, 0, 9};
+    const size_t *lacks[] = {first_two, last_three};
+    struct split_request req = {.stages = 2, .layers = 5, .unit_lacks = lacks, .slack = 0.02};
+    assert_split(&req, (size_t[]){0, 2, 5}); /* without: 3 and 2 */
+    assert_int_equal(split_lacks((size_t[]){0, 3, 5}, &req), 18);
+    assert_int_equal(split_lacks((size_t[]){0, 2, 5}, &req), 9); /* the head, wherever layers are */
+    req.slack = 0.4;
+    lacks[0] = all;
+    lacks[1] = none;
+    assert_split(&req, (size_t[]){0, 1, 5});
+    req.slack = 0.02;
+    assert_split(&req, (size_t[]){0, 2, 5});
 }
 
 static void test_memory_sentence(void **state)
@@ -258,6 +309,25 @@ static void test_check(void **state)
     assert_int_equal(split_check((size_t[]){0}, 0, 0, &err), -EINVAL);
 }
 
+/* Cut wherever one of them is, also where a stage has no layer. */
+static void test_refine(void **state)
+{
+    (void)state;
+    const size_t a[] = {0, 8}, b[] = {0, 3, 8}, c[] = {0, 3, 3, 8, 8}, stages[] = {1, 2, 4};
+    const size_t *const first[] = {a, b, c};
+    uint32_t at[3][7], *const place[] = {at[0], at[1], at[2]};
+    size_t fine[10];
+    assert_int_equal(split_refine(fine, place, first, stages, 3), 4);
+    assert_memory_equal(fine, c, sizeof c);
+    for (uint32_t s = 0; s < 4; s++) {
+        assert_int_equal(at[0][s], 0);
+        assert_int_equal(at[1][s], s > 0);
+        assert_int_equal(at[2][s], s);
+    }
+    assert_int_equal(split_refine(fine, place, first, stages, 2), 2);
+    assert_memory_equal(fine, b, sizeof b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,9 +335,11 @@ int main(void)
         cmocka_unit_test(test_even),
         cmocka_unit_test(test_heavy_head_and_unlike_nodes),
         cmocka_unit_test(test_what_a_node_has_already),
+        cmocka_unit_test(test_what_need_not_travel),
         cmocka_unit_test(test_memory_sentence),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_refine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

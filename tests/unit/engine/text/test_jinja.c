@@ -210,8 +210,8 @@ static void test_lists(void **state)
          "defined }}",
          "[3, 1, 2]abcFalse"},
         {"{{ l.index(1) }} {{ l.count(3) }} {{ (1,2).index(2) }} {{ d.copy() }} {{ [[1,2],[3]]|sum(start=[]) "
-         "}} {{ [1,[2,3]] }} {{ \"abc\" in [\"abc\"] }} {{ 1.0 in [1] }} {{ [1] in [[1]] }}",
-         "1 1 1 {'b': 1, 'a': [1, 2], 'items': 5, 'x y': None} [1, 2, 3] [1, [2, 3]] True True True"},
+         "}} {{ [1,[2,3]] }} {{ \"abc\" in [\"abc\"] }} {{ 1.0 in [1] }} {{ [1] in [[1]] }} {{ 1 in none }}",
+         "1 1 1 {'b': 1, 'a': [1, 2], 'items': 5, 'x y': None} [1, 2, 3] [1, [2, 3]] True True True False"},
         {"{{ \"a\"|attr(\"upper\") is defined }} {{ l|map(\"string\")|join(\"+\") }} {{ "
          "[\"a\",\"b\"]|map(\"replace\",\"a\",\"c\")|list }} {{ [\" a \"]|map(\"trim\")|list }} {{ "
          "[[1,2],[3,4]]|map(\"first\")|list }} {{ [3,none,0]|select(\"none\")|list }} {{ "

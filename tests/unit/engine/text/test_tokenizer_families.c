@@ -4,6 +4,7 @@
  * tokenizer in tests/data/tokenizers, and of the real ones in the shared data where that is there,
  * in all its fields. */
 #include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "text/tiktoken.h"
 #include "text/tokenizer.h"
 
 #define BUILT "tests/data/tokenizers"
@@ -183,7 +185,52 @@ static size_t check_folder(const char *root)
 static void test_expected(void **state)
 {
     (void)state;
-    assert_int_equal(check_folder(BUILT), 8);
+    assert_int_equal(check_folder(BUILT), 9);
+}
+
+static void test_bad_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ranks, *class, *says;
+    } cases[] = {
+        {"IQ== 0\n", "tokenization_other.Tokenizer", "put a tokenizer.json beside it"},
+        {"IQ== 0\nIg==1\n", NULL, "line 2 is not a token in base64"},
+        {"IQ== 0\n\nI-== 1\n", NULL, "line 3 is not a token in base64"},
+        {"IQ== -1\n", NULL, "line 1 is not a token in base64"},
+        {"IQ== 12345678901234567\n", NULL, "line 1 is not a token in base64"},
+        {"== 0\n", NULL, "line 1 is not a token in base64"},
+        {"IQ== 99999999\n", NULL, "line 1: rank 99999999 is too large"},
+        {"IQ== 0\nIQ== 1\n", NULL, "line 2: this token was there before"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *config = json_pack("{s:{s:[s]}}", "auto_map", "AutoTokenizer",
+                                   cases[i].class ? cases[i].class : "tokenization_kimi.TikTokenTokenizer"),
+               *json = NULL;
+        struct err err = {""};
+        assert_true(tiktoken_parse(&json, cases[i].ranks, strlen(cases[i].ranks), config, &err) < 0);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
+        json_decref(config);
+    }
+}
+
+#define VOCAB(tokens) "{\"model\":{\"type\":\"BPE\",\"ranks\":\"ids\",\"vocab\":{" tokens "}}}"
+
+/* Each way to split them would be looked at: one long token may be, but not two that are longer. */
+static void test_long_tokens(void **state)
+{
+    (void)state;
+    enum { LONG = 17000 };
+    static char text[3 * LONG];
+    struct tokenizer *tok;
+    struct err err = {""};
+    snprintf(text, sizeof text, VOCAB("\"%0*d\":5"), LONG / 5, 1);
+    assert_int_equal(tokenizer_parse(&tok, text, strlen(text), &err), 0);
+    tokenizer_close(tok);
+    snprintf(text, sizeof text, VOCAB("\"%0*d\":5,\"%0*d\":6"), LONG, 1, LONG, 2);
+    assert_int_equal(tokenizer_parse(&tok, text, strlen(text), &err), -EINVAL);
+    assert_non_null(strstr(err.text, "its first 2 tokens are too long"));
 }
 
 /* Real vocabularies are other people's and lie outside the repository. */
@@ -230,6 +277,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_bad_ranks),
+        cmocka_unit_test(test_long_tokens),
         cmocka_unit_test(test_real_ones),
         cmocka_unit_test_prestate(test_megabyte_without_a_space, "qwen2"),
         cmocka_unit_test_prestate(test_megabyte_without_a_space, "llama2"),

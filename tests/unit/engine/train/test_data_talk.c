@@ -323,6 +323,103 @@ static void test_calls(void **state)
           want[1]);
 }
 
+/* --- pairs of answers ------------------------------------------------------------------------- */
+
+/* Both rows of each pair, in the order of the file. */
+static void wants_pairs(const struct place *p, const char *rows, size_t n, const char *const *want)
+{
+    struct data *data = NULL;
+    struct data_packs *packs = NULL;
+    struct err err = {""};
+    if (open_rows(p, rows, &data, &err) || data_packs_new(&packs, data, 0, &err))
+        fail_msg("%s: %s", rows, err.text);
+    assert_int_equal(data_rows(data), n);
+    assert_int_equal(data_packs_count(packs), n / 2);
+    assert_int_equal(data_counts(data).kept, n / 2);
+    for (size_t i = 0; i < n; i++) {
+        size_t together;
+        char *got = read_row(p, data_row(data, i));
+        if (strcmp(got, want[i]) != 0)
+            fail_msg("%s\n gives \"%s\"\nand not \"%s\"", rows, got, want[i]);
+        free(got);
+        assert_int_equal(data_packs_at(packs, i / 2, &together)[i % 2], i);
+        assert_int_equal(together, 2);
+    }
+    data_packs_free(packs);
+    data_close(data);
+}
+
+#define SAYS(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+#define CHOICE(prompt, chosen, rejected)                                                                     \
+    "{\"prompt\": " prompt ", \"chosen\": " chosen ", \"rejected\": " rejected "}\n"
+
+static void test_pairs(void **state)
+{
+    struct place *p = *state;
+    static const char three[] = CHOICE("\"q \"", "\"good\"", "\"bad\"")
+        CHOICE("\"q \"", "\"longer\"", "\"b\"") CHOICE("\"r \"", "\"a\"", "\"b\"");
+    p->req.pairs = true;
+    p->req.mask = DATA_MASK_PROMPT;
+    wants_pairs(p, three, 6,
+                (const char *const[]){"q [good</s>]", "q [bad</s>]", "q [longer</s>]", "q [b</s>]",
+                                      "r [a</s>]", "r [b</s>]"});
+    p->req.seq_len = 7; /* the second pair's chosen answer has two tokens more */
+    wants_pairs(p, three, 6,
+                (const char *const[]){"q [good</s>]", "q [bad</s>]", "q [longe]", "q [b</s>]", "r [a</s>]",
+                                      "r [b</s>]"});
+    p->req.overlong = DATA_DROP; /* with the other answer */
+    wants_pairs(p, three, 4, (const char *const[]){"q [good</s>]", "q [bad</s>]", "r [a</s>]", "r [b</s>]"});
+    p->req.overlong = DATA_TRUNCATE;
+    p->req.seq_len = 5; /* nothing is left of the second pair's answers */
+    wants_pairs(p,
+                CHOICE("\"q \"", "\"a\"", "\"b\"") CHOICE("\"what a question\"", "\"a\"", "\"b\"")
+                    CHOICE("\"r \"", "\"c\"", "\"d\""),
+                4, (const char *const[]){"q [a</s>]", "q [b</s>]", "r [c</s>]", "r [d</s>]"});
+    p->req.seq_len = 1000;
+    refuses(p, "{\"prompt\": \"x\", \"chosen\": \"y\"}", "needs \"chosen\" and \"rejected\"");
+    refuses(p, CHOICE("\"x\"", "\"y\"", "7"), "\"rejected\" must be a string");
+    refuses(p, "{\"chosen\": \"x y\", \"rejected\": \"x z\"}", "is no answer to a prompt");
+    p->req.pairs = false;
+    refuses(p, three, "give --loss dpo");
+}
+
+static void test_pairs_of_turns(void **state)
+{
+    struct place *p = *state;
+    use_template(p, TURNS);
+    p->req.pairs = true;
+    p->req.mask = DATA_MASK_PROMPT;
+    static const char *const want[] = {"u:x<|end|>\na:[yes<|end|>\n]", "u:x<|end|>\na:[no<|end|>\n]"};
+    wants_pairs(p, CHOICE("\"x\"", "\"yes\"", "\"no\""), 2, want);
+    wants_pairs(
+        p,
+        CHOICE("[" SAYS("user", "x") "]", "[" SAYS("assistant", "yes") "]", "[" SAYS("assistant", "no") "]"),
+        2, want);
+    wants_pairs(p,
+                "{\"chosen\": [" SAYS("user", "x") ", " SAYS("assistant", "yes") "], \"rejected\": [" SAYS(
+                    "user", "x") ", " SAYS("assistant", "no") "]}",
+                2, want);
+    wants_pairs(p, /* as a text it is not said twice */
+                CHOICE("\"x\"", "[" SAYS("user", "x") ", " SAYS("assistant", "yes") "]",
+                       "[" SAYS("user", "x") ", " SAYS("assistant", "no") "]"),
+                2, want);
+    wants_pairs(p, /* and neither is what the system says */
+                "{\"system\": \"s\", \"prompt\": [" SAYS("system", "s") ", " SAYS(
+                    "user", "x") "], "
+                                 "\"chosen\": \"yes\", \"rejected\": \"no\"}",
+                2,
+                (const char *const[]){"s:s<|end|>\nu:x<|end|>\na:[yes<|end|>\n]",
+                                      "s:s<|end|>\nu:x<|end|>\na:[no<|end|>\n]"});
+    wants_pairs(p, /* an answer of several turns is trained from where it begins */
+                CHOICE("[" SAYS("user", "x") "]",
+                       "[" SAYS("assistant", "a") ", " SAYS("user", "b") ", " SAYS("assistant", "c") "]",
+                       "[" SAYS("assistant", "no") "]"),
+                2, (const char *const[]){"u:x<|end|>\na:[a<|end|>\nu:b<|end|>\na:c<|end|>\n]", want[1]});
+    refuses(p, "{\"chosen\": [" SAYS("user", "x") "], \"rejected\": [" SAYS("user", "y") "]}",
+            "is no answer to a prompt");
+    refuses(p, CHOICE("[]", "\"a\"", "\"b\""), "\"prompt\" must be a text, or a list of turns");
+}
+
 static void test_refusals(void **state)
 {
     struct place *p = *state;
@@ -350,8 +447,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PLACED(test_plain), PLACED(test_fields), PLACED(test_turns),    PLACED(test_rewritten),
-        PLACED(test_ends),  PLACED(test_calls),  PLACED(test_refusals),
+        PLACED(test_plain),     PLACED(test_fields), PLACED(test_turns),
+        PLACED(test_rewritten), PLACED(test_ends),   PLACED(test_calls),
+        PLACED(test_refusals),  PLACED(test_pairs),  PLACED(test_pairs_of_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,10 +177,24 @@ static void replicas_add_up_their_gradients(void **state)
     many.replicas = 4;
     many.message = 0;
     many.rate = 100;
+    many.overlap = FORECAST_BEHIND;
     struct forecast f = make(&many); /* 200 parameters of 4 bytes: three quarters of them, twice */
     assert_float_equal(f.reducing, 2 * 600 / 100.0, 1e-9);
     assert_float_equal(f.seconds, 66 + 12, 1e-9);
     assert_float_equal(f.bubble, 1 - 48 / 78.0, 1e-9);
+    forecast_done(&f);
+
+    /* The first node's last backward takes 4 s: half of its gradients leave 2 s before the end. */
+    many.overlap = FORECAST_BY_UNIT;
+    f = make(&many);
+    assert_float_equal(f.reducing, 10, 1e-9);
+    forecast_done(&f);
+
+    /* Two chunks a node: what the upper one has to send, it sends while the lower one computes. */
+    many.schedule = "interleaved-1f1b";
+    many.overlap = FORECAST_BY_STAGE;
+    f = make(&many);
+    assert_float_equal(f.reducing, 6, 1e-9);
     forecast_done(&f);
 }
 

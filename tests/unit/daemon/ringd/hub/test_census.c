@@ -15,6 +15,7 @@
 #include "daemon/ringd/job/spawn.h"
 
 #define MODEL "org/name@0123456789abcdef0123456789abcdef01234567"
+#define DRAFT "org/draft@0123456789abcdef0123456789abcdef01234567"
 #define ONE "1111111111111111111111111111111111111111111111111111111111111111"
 #define TWO "2222222222222222222222222222222222222222222222222222222222222222"
 #define ID(n) "0" #n "000000000000000000000000000000"
@@ -24,7 +25,7 @@ static struct members *members;
 static struct model_census *census;
 static json_t *sent;     /* owned: [[to, message], …] */
 static json_t *heard;    /* owned: what came of a question */
-static json_t *told;     /* owned: what a stage was told */
+static json_t *reply;    /* owned: the last reply to a stage */
 static const char *here; /* what this node's folder has, as JSON; NULL: too much is under way */
 static int heard_r;
 
@@ -61,8 +62,8 @@ static void folder_answers(void)
 int spawn_send_file(struct spawn *s, json_t *message, int fd)
 {
     (void)s, (void)fd;
-    json_decref(told);
-    told = message;
+    json_decref(reply);
+    reply = message;
     return 0;
 }
 
@@ -107,7 +108,7 @@ static int set_up(void **state)
     base = event_base_new();
     members = row_of(3, false);
     sent = json_array();
-    heard = told = NULL;
+    heard = reply = NULL;
     heard_r = 0;
     nlooks = 0;
     here = "{\"" MODEL "\": {\"content\": \"" ONE "\", \"whole\": true, \"here\": 9, \"bytes\": 9}}";
@@ -124,7 +125,7 @@ static int tear_down(void **state)
     event_base_free(base);
     json_decref(sent);
     json_decref(heard);
-    json_decref(told);
+    json_decref(reply);
     return 0;
 }
 
@@ -275,10 +276,10 @@ static void a_stage_hears_what_its_nodes_lack(void **state)
     answers(2, 1,
             "{\"models\": {\"" MODEL "\": {\"content\": \"" ONE
             "\", \"whole\": false, \"blocks\": [[\"f\",1,2]]}}}");
-    assert_null(told);
+    assert_null(reply);
     answers(3, 1, "{\"why\": \"is asked too much at once\"}");
-    const json_t *travel = json_object_get(told, "travel"), *ranks = json_object_get(travel, "ranks");
-    assert_string_equal(json_string_value(json_object_get(told, "do")), "travel");
+    const json_t *travel = json_object_get(reply, "travel"), *ranks = json_object_get(travel, "ranks");
+    assert_string_equal(json_string_value(json_object_get(reply, "do")), "travel");
     assert_int_equal(json_integer_value(json_object_get(travel, "bytes")), 4 << 20);
     assert_true(json_number_value(json_object_get(travel, "mbps")) == 1000);
     assert_int_equal(json_array_size(ranks), 2);
@@ -288,22 +289,33 @@ static void a_stage_hears_what_its_nodes_lack(void **state)
     folder_answers();
     answers(2, 2, "{\"models\": {\"" MODEL "\": {\"content\": \"" ONE "\", \"whole\": true}}}");
     answers(3, 2, "{\"models\": {}}");
-    assert_null(json_object_get(told, "travel"));
-    assert_string_equal(json_string_value(json_object_get(told, "do")), "travel");
+    assert_null(json_object_get(reply, "travel"));
+    assert_string_equal(json_string_value(json_object_get(reply, "do")), "travel");
 
-    json_decref(told);
-    told = NULL;
+    json_decref(reply);
+    reply = NULL;
     travel_query_ask(t, stage, event);
     travel_query_forget(t, stage);
     answers(2, 3, PART);
     answers(3, 3, PART);
     folder_answers();
     event_base_loop(base, EVLOOP_NONBLOCK);
-    assert_null(told);
+    assert_null(reply);
+    json_object_set_new(event, "units", json_pack("[[] [[s,i,i]]]", "f", 1, 2)); /* before it splits */
+    travel_query_ask(t, stage, event);
+    folder_answers();
+    answers(2, 4,
+            "{\"models\": {\"" MODEL "\": {\"content\": \"" ONE "\", \"whole\": false, \"blocks\": []}}}");
+    answers(3, 4, "{\"models\": {}}");
+    char *lacks = json_dumps(json_object_get(reply, "lacks"), JSON_COMPACT);
+    assert_string_equal(lacks, "[[0,0],[0,4194304]]");
+    free(lacks);
+    json_decref(reply);
+    reply = NULL;
     json_object_del(event, "nodes"); /* of a stage of another version */
     travel_query_ask(t, stage, event);
-    assert_null(json_object_get(told, "travel"));
-    assert_non_null(told);
+    assert_null(json_object_get(reply, "travel"));
+    assert_non_null(reply);
     json_decref(event);
     travel_queries_free(t);
 }
@@ -326,6 +338,32 @@ static void what_a_node_lacks_may_not_be_known(void **state)
     json_decref(event);
 }
 
+/* The head lacks half of that, and the other node of its layers. */
+static void a_draft_model_travels_too(void **state)
+{
+    json_t *event = question_of_a_plan(),
+           *said = json_pack("[{s:s s:s s:{s:{s:s s:b} s:{s:s s:b s:[[s,i,i]]}} s:[]}"
+                             " {s:s s:s s:{s:{s:s s:b s:[]} s:{s:s s:b}} s:[]}]",
+                             "id", ID(1), "node", "a", "models", MODEL, "content", ONE, "whole", 1, DRAFT,
+                             "content", ONE, "whole", 0, "blocks", "d", 0, 1, "ways", "id", ID(2), "node",
+                             "b", "models", MODEL, "content", ONE, "whole", 0, "blocks", DRAFT, "content",
+                             ONE, "whole", 1, "ways");
+    (void)state;
+    json_object_set_new(event, "draft",
+                        json_pack("{s:s s:[[[s,i,i]],[]] s:{s:i}}", "model", DRAFT, "shares", "d", 0, 2,
+                                  "sizes", "d", 8 << 20));
+    json_t *travel = travel_show(members, event, said);
+    const json_t *ranks = json_object_get(travel, "ranks"), *head = json_array_get(ranks, 0);
+    assert_int_equal(json_integer_value(json_object_get(head, "lacks")), 4 << 20);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(json_object_get(head, "from"), 0), "node")), "b");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(ranks, 1), "lacks")), 8 << 20);
+    assert_int_equal(json_integer_value(json_object_get(travel, "bytes")), 12 << 20);
+    json_decref(travel);
+    json_decref(said);
+    json_decref(event);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +374,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_list_says_who_holds_how_much, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_hears_what_its_nodes_lack, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_node_lacks_may_not_be_known, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_draft_model_travels_too, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * From where each node of a ring gets a model: every ring of five nodes and fewer, with every set
- * of nodes that have it, that the hub has refused, and of cables that are there. */
+ * of nodes that have it, that the hub has refused, and of cables that are there. And from where
+ * nodes get one that is pushed to them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon/ringd/hub/model_route.h"
+#include "daemon/ringd/hub/push_route.h"
 
 enum { MOST = 5 };
 
@@ -141,6 +143,86 @@ static void a_ring_is_used_in_both_directions(void **state)
     assert_true(takes_from(2, 1) && takes_from(2, 3));
 }
 
+/* --- pushes ----------------------------------------------------------------------------------- */
+
+/* Of four nodes, each a digit of `parts`: h has it, t takes it, - passes it on. The ring's last
+ * cable is there, or not. */
+static void push(const char *parts, bool is_ring, struct push_step ret[4])
+{
+    bool joined[16] = {false};
+    enum push_part part[4];
+    for (size_t i = 0; i < 4; i++) {
+        const size_t next = (i + 1) % 4;
+        if (is_ring || i < 3)
+            joined[i * 4 + next] = joined[next * 4 + i] = true;
+        part[i] = parts[i] == 'h' ? PUSH_HAS : parts[i] == 't' ? PUSH_TAKES : PUSH_PASSES;
+    }
+    push_route(joined, 4, part, ret);
+}
+
+static void assert_from(const struct push_step *step, size_t count, size_t first, size_t second)
+{
+    assert_int_equal(step->n, count);
+    if (count)
+        assert_int_equal(step->from[0], first);
+    if (count > 1)
+        assert_int_equal(step->from[1], second);
+}
+
+static void a_chain_passes_on_what_is_pushed(void **state)
+{
+    struct push_step to[4];
+    (void)state;
+    push("httt", false, to);
+    assert_from(&to[0], 0, 0, 0);
+    assert_from(&to[1], 1, 0, 0);
+    assert_from(&to[2], 1, 1, 0);
+    assert_from(&to[3], 1, 2, 0);
+    push("ht-t", false, to); /* through one that keeps nothing */
+    assert_from(&to[2], 0, 0, 0);
+    assert_from(&to[3], 1, 1, 0);
+    push("thth", false, to); /* from the nearest of two */
+    assert_from(&to[0], 1, 1, 0);
+    assert_from(&to[2], 2, 1, 3);
+}
+
+static void a_ring_pushes_in_both_directions(void **state)
+{
+    struct push_step to[4];
+    (void)state;
+    push("httt", true, to);
+    assert_from(&to[1], 1, 0, 0);
+    assert_from(&to[3], 1, 0, 0);
+    assert_from(&to[2], 2, 1, 3);
+    push("h-t-", true, to);
+    assert_from(&to[2], 1, 0, 0);
+}
+
+/* One that lies in the other direction is nearer, and not on the way. */
+static void it_comes_by_the_shortest_way(void **state)
+{
+    struct push_step to[7];
+    bool joined[49] = {false};
+    const enum push_part part[7] = {[0] = PUSH_HAS, [3] = PUSH_TAKES, [5] = PUSH_TAKES};
+    (void)state;
+    for (size_t i = 0; i < 7; i++)
+        joined[i * 7 + (i + 1) % 7] = joined[(i + 1) % 7 * 7 + i] = true;
+    push_route(joined, 7, part, to);
+    assert_from(&to[3], 1, 0, 0);
+    assert_from(&to[5], 1, 0, 0);
+}
+
+static void without_a_cable_it_comes_from_one_that_has_it(void **state)
+{
+    struct push_step to[4];
+    static const bool none[16];
+    const enum push_part part[4] = {PUSH_PASSES, PUSH_HAS, PUSH_TAKES, PUSH_TAKES};
+    (void)state;
+    push_route(none, 4, part, to);
+    assert_from(&to[2], 1, 1, 0);
+    assert_from(&to[3], 1, 1, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +230,10 @@ int main(void)
         cmocka_unit_test(nothing_crosses_a_cable_in_both_directions),
         cmocka_unit_test(one_node_pulls_for_all_that_are_joined),
         cmocka_unit_test(a_ring_is_used_in_both_directions),
+        cmocka_unit_test(a_chain_passes_on_what_is_pushed),
+        cmocka_unit_test(a_ring_pushes_in_both_directions),
+        cmocka_unit_test(it_comes_by_the_shortest_way),
+        cmocka_unit_test(without_a_cable_it_comes_from_one_that_has_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,27 @@ static void nonsense_is_no_block(void **state)
     json_decref(p.kept);
 }
 
+/* b has two blocks of the first part and none of the second; of c nothing is known. */
+static void parts_lack_what_each_rank_has_not(void **state)
+{
+    struct place p;
+    uint64_t lacks[6];
+    (void)state;
+    row(&p, 3, 3);
+    has(&p, 0, NULL);
+    has(&p, 1, "[[\"f\",1,3]]");
+    p.w.node[2].is_known = false;
+    assert_int_equal(
+        travel_lacks(lacks, &p.w, read_list(&p, "[[[\"f\",0,4]],[[\"f\",8,99],[\"g\",0,1],[\"h\",0,1]]]")),
+        0);
+    assert_int_equal(lacks[0] + lacks[1], 0);
+    assert_int_equal(lacks[2], 2 * BLOCK);
+    assert_int_equal(lacks[3], BLOCK + BLOCK / 2 + 1);
+    assert_int_equal(lacks[4], 4 * BLOCK);
+    assert_int_equal(lacks[5], BLOCK + BLOCK / 2 + 1);
+    json_decref(p.kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +248,7 @@ int main(void)
         cmocka_unit_test(what_two_want_of_the_hub_leaves_it_once),
         cmocka_unit_test(what_is_not_known_is_not_foreseen),
         cmocka_unit_test(nonsense_is_no_block),
+        cmocka_unit_test(parts_lack_what_each_rank_has_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

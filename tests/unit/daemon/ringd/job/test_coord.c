@@ -70,6 +70,25 @@ static void weights_that_are_on_their_way_are_waited_for(void **state)
     assert_string_equal(text, "node n0 is connecting to the next node, and 1 more node is");
 }
 
+/* Each way has two ends, which need not be neighbours: nodes that share a stage are none. */
+static void a_relayed_way_has_its_two_ends(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = job_in(h, JOB_OPENING);
+    say(h, job, 1, "job-relayed", json_pack("{s:i s:s}", "to", 0, "through", "b"));
+    say(h, job, 0, "job-relayed", json_pack("{s:i s:s}", "to", 1, "through", "c"));
+    say(h, job, 0, "job-relayed", json_pack("{s:i s:s}", "to", 31, "through", "no rank"));
+    assert_string_equal(job->through[1][0], "b");
+    assert_string_equal(job->through[0][1], "c");
+    say(h, job, 1, "job-relayed", json_pack("{s:i s:s}", "to", 0, "through", ""));
+    assert_null(job->through[1][0]);
+    json_t *all = job_encode(job), *ways = json_object_get(all, "relayed");
+    assert_int_equal(json_array_size(ways), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(ways, 0), "to")), "n1");
+    json_decref(all);
+}
+
 /* A plan of a stage of another version, of another job or of other nodes is not handed round. */
 static void a_plan_that_does_not_fit_ends_the_job(void **state)
 {
@@ -438,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_HEAD(a_job_goes_through_its_states),
         WITH_HEAD(weights_that_are_on_their_way_are_waited_for),
+        WITH_HEAD(a_relayed_way_has_its_two_ends),
         WITH_HEAD(a_plan_that_does_not_fit_ends_the_job),
         WITH_HEAD(what_is_no_job_is_refused),
         WITH_HEAD(a_queued_job_can_be_cancelled),

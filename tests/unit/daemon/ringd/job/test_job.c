@@ -202,14 +202,14 @@ static void a_plan_can_be_replaced(void **state)
     struct err err;
     json_t *told = small_plan_told(&plan, 6);
     job->memory[1] = (struct job_memory){5, 4, 6};
-    job->through[0] = strdup("somebody");
+    job->through[0][1] = strdup("somebody");
     assert_int_equal(placed_plan_read(&placed, told, JOB_SCORE, &nodes, &err), 0);
     job_set_plan(job, placed);
     assert_int_equal(job_nodes(job)->n, 1);
     assert_string_equal(job_nodes(job)->name[0], "right");
     assert_int_equal(job->steps, 6);
     for (size_t r = 0; r < RING_MAX_NODES; r++)
-        assert_true(!job->ready[r] && !job->stopped[r] && !job->memory[r].rss && !job->through[r]);
+        assert_true(!job->ready[r] && !job->stopped[r] && !job->memory[r].rss && !job->through[r][1]);
     json_decref(told);
     job_free(job);
 }

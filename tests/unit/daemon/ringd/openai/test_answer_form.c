@@ -26,7 +26,8 @@ static const struct {
 } templates[] = {{"hermes", "<tool_call> <think>"},
                  {"llama3", "<|python_tag|>"},
                  {"deepseek", "<｜tool▁calls▁begin｜> ```json"},
-                 {"deepseek", "<｜tool▁calls▁begin｜>"}};
+                 {"deepseek", "<｜tool▁calls▁begin｜>"},
+                 {"kimi", "<|tool_calls_section_begin|>"}};
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
 static struct completion_request request_of(const char *fields)
@@ -65,9 +66,9 @@ static void a_call_is_written_as_the_model_writes_calls(void **state)
 {
     static const char *const begins[TEMPLATES] = {
         "<tool_call>\n", "",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>"
-        "weather\n```json\n",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>"};
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"};
     (void)state;
     for (size_t i = 0; i < TEMPLATES; i++) {
         json_t *form = form_of(",\"tool_choice\":\"required\"", templates[i].source);
@@ -93,9 +94,9 @@ static void what_comes_is_read_as_that_call(void **state)
         char name[CALL_NAME_MAX + 1], text[512];
         assert_non_null(at);
         snprintf(text, sizeof text, "%s%s", at + (calls->is_bare ? 0 : strlen(calls->begins[0])),
-                 calls->style == CALL_DEEPSEEK ? "{"
-                 : calls->is_bare              ? "{ \"name\": \"weather\", \"parameters\": {"
-                                               : "{ \"name\": \"weather\", \"arguments\": {");
+                 calls->style != CALL_JSON ? "{"
+                 : calls->is_bare          ? "{ \"name\": \"weather\", \"parameters\": {"
+                                           : "{ \"name\": \"weather\", \"arguments\": {");
         assert_int_equal(call_head_read(calls->style, text, strlen(text), name), CALL_HEAD_FOUND);
         assert_string_equal(name, "weather");
         json_decref(form);
@@ -127,6 +128,30 @@ static void a_form_of_text(void **state)
     assert_null(form_of("", "<tool_call>"));
 }
 
+/* Messages in channels: the form is that of the last one, and calls cannot be forced. */
+static void a_form_in_a_channel(void **state)
+{
+    static const char harmony[] = "<|channel|>commentary <|channel|>final<|message|>",
+                      grammar[] = ",\"grammar\":\"root ::= [0-9]\"";
+    char with[512];
+    (void)state;
+    snprintf(with, sizeof with, "%s,\"tool_choice\":\"none\"", grammar);
+    json_t *form = form_of(with, harmony);
+    assert_string_equal(json_string_value(json_object_get(form, "opens")), "<|start|>assistant");
+    assert_string_equal(json_string_value(json_object_get(form, "closes")), "<|channel|>final<|message|>");
+    json_decref(form);
+    const char *const refused[] = {grammar, ",\"tool_choice\":\"required\""};
+    for (size_t i = 0; i < 2; i++) {
+        struct completion_request q = request_of(refused[i]);
+        const struct chat_format f = chat_format_of(harmony, strlen(harmony));
+        struct refusal refusal;
+        form = NULL;
+        assert_int_not_equal(answer_form_of(&form, &q, &f, &refusal), 0);
+        assert_non_null(strstr(refusal.text, "special tokens"));
+        completion_request_done(&q);
+    }
+}
+
 static void a_model_without_calls_cannot_be_made_to(void **state)
 {
     struct completion_request q = request_of(",\"tool_choice\":\"required\"");
@@ -145,6 +170,7 @@ int main(void)
         cmocka_unit_test(a_call_is_written_as_the_model_writes_calls),
         cmocka_unit_test(what_comes_is_read_as_that_call),
         cmocka_unit_test(a_form_of_text),
+        cmocka_unit_test(a_form_in_a_channel),
         cmocka_unit_test(a_model_without_calls_cannot_be_made_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

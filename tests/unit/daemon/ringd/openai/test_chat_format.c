@@ -47,6 +47,16 @@ static void lines(void **state)
                false);
 }
 
+static void channels(void **state)
+{
+    (void)state;
+    static const char harmony[] = "{{ '<|start|>assistant<|channel|>final<|message|>' + message.content }}"
+                                  "{{ '<|channel|>commentary ' }}";
+    line_shows(harmony, "harmony", false, false);
+    assert_true(chat_format_of(harmony, strlen(harmony)).in_channels);
+    assert_false(chat_format_of("<|channel|>", 11).in_channels);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -110,9 +120,8 @@ static void files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines),
-        cmocka_unit_test(names),
-        cmocka_unit_test(opened_reasoning),
+        cmocka_unit_test(lines), cmocka_unit_test(channels),
+        cmocka_unit_test(names), cmocka_unit_test(opened_reasoning),
         cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,6 +290,54 @@ static void deepseek_calls(void **state)
     check(&setup, text, text, NULL);
 }
 
+static void messages_in_channels(void **state)
+{
+    (void)state;
+    static const char two[] =
+        "<|channel|>analysis<|message|>why <b>\n<|end|><|start|>assistant<|channel|>commentary<|message|>I "
+        "look.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|> "
+        "{\"a\": \"<|x\"}<|call|>";
+    struct text_parts_setup setup = {.format = {.calls = call_format_named("harmony"), .in_channels = true}};
+    for (int whole = 0; whole < 2; whole++) {
+        setup.whole_calls = whole;
+        check(&setup, two, "{why <b>\n}I look.[f {\"a\": \"<|x\"}]", NULL);
+        check(&setup, " to=functions.f<|channel|>commentary json<|message|>{}", "[f {}]", NULL);
+        check(&setup, "<|channel|>final<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|en",
+              "a\n\nb<|en", NULL);
+        check(&setup, "<|channel|>analysis<|message|>t<|channel|>final<|message|>x<|return|>", "{t}x", NULL);
+        check(&setup, "plain", "plain", NULL);
+        check(&setup, "<|channel|>commentary to=functions.f<|message|>no JSON<|call|>", "no JSON", NULL);
+    }
+    check(&setup, "<|channel|>commentary to=f<|message|>{\"a\": ", "{\"a\": ", NULL); /* broken off */
+    setup.most_calls = 1;
+    check(&setup, "<|channel|>commentary to=f<|message|>{}<|call|><|channel|>final<|message|>x", "[f {}]",
+          NULL);
+    setup.format.calls = NULL; /* no tools were given */
+    check(&setup, "<|channel|>commentary to=f<|message|>{}<|call|>", "{}", NULL);
+}
+
+static void kimi_calls(void **state)
+{
+    (void)state;
+#define SECTION "<|tool_calls_section_begin|>"
+#define BEGIN "<|tool_call_begin|>"
+#define SEP "<|tool_call_argument_begin|>"
+#define END "<|tool_call_end|>"
+    reads("kimi",
+          "Hi" SECTION BEGIN "functions.f:0" SEP "{\"a\": 1}" END BEGIN " functions.g:12 " SEP " {}" END
+          "<|tool_calls_section_end|>",
+          "Hi[f {\"a\": 1}][g {}]");
+    reads("kimi", BEGIN "f" SEP "{}" END, "[f {}]");
+    reads("kimi", BEGIN "functions.a:b" SEP "{}" END, "[a:b {}]");
+    reads("kimi", BEGIN "functions." SEP "{}" END, "[functions. {}]");
+    reads("kimi", BEGIN ":3" SEP "{}" END, "[:3 {}]");
+    reads("kimi", BEGIN "functions.f:0" SEP "no", BEGIN "functions.f:0" SEP "no");
+#undef SECTION
+#undef BEGIN
+#undef SEP
+#undef END
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +352,8 @@ int main(void)
         cmocka_unit_test(llama_calls),
         cmocka_unit_test(bare_calls_name_a_tool),
         cmocka_unit_test(deepseek_calls),
+        cmocka_unit_test(messages_in_channels),
+        cmocka_unit_test(kimi_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

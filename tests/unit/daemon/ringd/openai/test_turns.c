@@ -195,6 +195,25 @@ static void arguments_as_text(void **state)
     json_decref(given);
 }
 
+static void thinking_in_channels(void **state)
+{
+    (void)state;
+    json_t *given = parse("[{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": \"t\"}, "
+                          "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}, "
+                          "{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": \"t\", "
+                          "\"tool_calls\": []}]"),
+           *want = parse("[{\"role\": \"assistant\", \"content\": \"a\", \"thinking\": \"t\"}, "
+                         "{\"role\": \"assistant\", \"tool_calls\": []}, "
+                         "{\"role\": \"assistant\", \"thinking\": \"t\\na\", \"tool_calls\": []}]"),
+           *before = json_deep_copy(given), *got = turns_in_channels(given);
+    assert_true(json_equal(got, want));
+    assert_true(json_equal(given, before));
+    json_decref(before);
+    json_decref(got);
+    json_decref(want);
+    json_decref(given);
+}
+
 /* --- with real templates --- */
 
 static char *read_template(const char *name, size_t *ret_n)
@@ -269,9 +288,9 @@ static void real_templates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openai_texts),     cmocka_unit_test(openai_calls),
-        cmocka_unit_test(anthropic_blocks), cmocka_unit_test(arguments_as_text),
-        cmocka_unit_test(real_templates),
+        cmocka_unit_test(openai_texts),         cmocka_unit_test(openai_calls),
+        cmocka_unit_test(anthropic_blocks),     cmocka_unit_test(arguments_as_text),
+        cmocka_unit_test(thinking_in_channels), cmocka_unit_test(real_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

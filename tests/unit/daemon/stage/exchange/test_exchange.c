@@ -549,12 +549,14 @@ static void strangers_are_no_neighbors(void **state)
     assert_null(exchange_take(p.x[0], 5, &key, &n));
     assert_int_equal(exchange_send(p.x[0], 5, &key, exchange_buffer(p.x[0], 1), 1), -ENOTCONN);
     seals(&a, &b);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    assert_int_equal(exchange_add(p.x[0], 2, 1, fd[0], &a, &b, &err), 0);
-    assert_int_equal(exchange_add(p.x[0], 3, 1, fd[1], &a, &b, &err), -E2BIG);
-    assert_string_equal(err.text, "rank 3 is neither the previous nor the next one");
+    for (uint32_t rank = 2; rank <= 16; rank++) { /* with rank 1 there are 15 of them, and one more */
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+        assert_int_equal(exchange_add(p.x[0], rank, 1, fd[0], &a, &b, &err), rank < 16 ? 0 : -E2BIG);
+        close(fd[1]);
+    }
+    assert_string_equal(err.text, "rank 16 is one more than the 15 that a job can have");
+    close(fd[0]);
     part(&p);
-    close(fd[1]);
     exchange_free(NULL);
 }
 

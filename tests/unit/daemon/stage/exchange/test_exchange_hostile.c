@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A hostile member at the other end of a lane: it has the keys, seals what it likes, and nothing of
- * that has an effect but the end of its lane, with a sentence. */
+ * that has an effect but the end of its lane, with a sentence. So it is whether receivers read, or
+ * the compute thread in their place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +26,7 @@ static const char forged[] = "a record was forged or damaged on the way",
                   unknown[] = "it sent a message that the plan does not know";
 
 struct hostile {
+    bool attended; /* the compute thread reads */
     struct progress progress;
     struct exchange *x; /* rank 0, which has posted ROOM bytes of microbatch 0 */
     int fd;             /* of rank 1 */
@@ -47,14 +49,38 @@ static struct msg_key key_of(uint32_t mb)
     return (struct msg_key){7, MSG_ACT, 1, mb};
 }
 
-static void begin(struct hostile *h)
+/* Until the compute thread alone reads. */
+static void attend(struct hostile *h)
+{
+    const struct msg_key key = key_of(0);
+    struct lane *l = &h->x->neighbors[0].lanes[0];
+    for (unsigned readers = 1; readers;) {
+        assert_int_equal(exchange_attend(h->x, 1), 0);
+        assert_false(exchange_ready(h->x, 1, &key));
+        pthread_mutex_lock(&h->x->lock);
+        readers = l->readers;
+        pthread_mutex_unlock(&h->x->lock);
+        if (readers)
+            exchange_wait(h->x);
+    }
+}
+
+/* What was said is read by now. */
+static void hear(struct hostile *h)
+{
+    const struct msg_key key = key_of(0);
+    if (h->attended)
+        exchange_ready(h->x, 1, &key);
+}
+
+static void begin(struct hostile *h, void **state)
 {
     const struct msg_key key = key_of(0);
     const uint8_t out[32] = {1}, back[32] = {2};
     struct seal tx, rx;
     struct err err = {""};
     int fd[2];
-    memset(h, 0, sizeof *h);
+    *h = (struct hostile){.attended = *state};
     sem_init(&h->lost, 0, 0);
     seal_init(&tx, out, SEAL_CHACHA20_POLY1305);
     seal_init(&rx, back, SEAL_CHACHA20_POLY1305);
@@ -65,6 +91,8 @@ static void begin(struct hostile *h)
     exchange_on_lost(h->x, on_lost, h);
     assert_int_equal(exchange_add(h->x, 1, 1, fd[0], &tx, &rx, &err), 0);
     assert_int_equal(exchange_post(h->x, 1, &key, ROOM, false), 0);
+    if (h->attended)
+        attend(h);
 }
 
 static void give(struct hostile *h, const void *bytes, size_t n)
@@ -103,6 +131,7 @@ static void end_with(struct hostile *h, const char *why)
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += GUARD_S;
+    hear(h);
     if (sem_timedwait(&h->lost, &until))
         fail_msg("the lane still stands, and should have ended: %s", why);
     assert_string_equal(h->why, why);
@@ -131,10 +160,9 @@ static void frames_that_no_plan_has(void **state)
                  {0, ROOM, CHUNK, forged},    /* behind its end */
                  {0, UINT64_MAX, UINT64_MAX - CHUNK + 1, unknown}};
     struct hostile h;
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const struct lane_frame f = chunk(wrong[i].mb, wrong[i].size, wrong[i].offset);
-        begin(&h);
+        begin(&h, state);
         say(&h, &f, 1);
         end_with(&h, wrong[i].why);
     }
@@ -143,17 +171,16 @@ static void frames_that_no_plan_has(void **state)
 static void frames_of_no_kind(void **state)
 {
     struct hostile h;
-    (void)state;
     for (unsigned type = 0; type < 256; type++) {
         const struct lane_frame f = {.type = type, .key = key_of(0)};
         if (type >= FRAME_CREDIT && type <= FRAME_ACK)
             continue;
-        begin(&h); /* a change of keys says nothing else */
+        begin(&h, state); /* a change of keys says nothing else */
         say(&h, &f, 1);
         end_with(&h, forged);
     }
     const struct lane_frame two[] = {chunk(0, ROOM, 0), {.type = FRAME_CREDIT, .key = key_of(5)}};
-    begin(&h);
+    begin(&h, state);
     say(&h, two, 2); /* a chunk is the last of its record */
     end_with(&h, forged);
 }
@@ -163,9 +190,8 @@ static void payloads_of_another_length(void **state)
     static const size_t lengths[] = {1, ROOM - 1, ROOM + 1, 2 * ROOM};
     const struct lane_frame f = chunk(0, ROOM, 0);
     struct hostile h;
-    (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        begin(&h);
+        begin(&h, state);
         say(&h, &f, 1);
         say_payload(&h, lengths[i]);
         shutdown(h.fd, SHUT_WR); /* what is missing of a short one would be waited for */
@@ -178,22 +204,21 @@ static void records_that_were_changed_cut_or_repeated(void **state)
     const struct lane_frame f = {.type = FRAME_ACK, .key = key_of(0)};
     uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG];
     struct hostile h;
-    (void)state;
     for (size_t bit = 8 * SEAL_HEAD; bit < 8 * (SEAL_HEAD + HEAD + SEAL_TAG); bit++) {
-        begin(&h);
+        begin(&h, state);
         const size_t n = seal_heads(&h, &f, 1, record);
         record[bit / 8] ^= (uint8_t)(1 << bit % 8);
         give(&h, record, n);
         end_with(&h, forged);
     }
     for (size_t cut = 1; cut < SEAL_HEAD + HEAD + SEAL_TAG; cut++) {
-        begin(&h);
+        begin(&h, state);
         seal_heads(&h, &f, 1, record);
         give(&h, record, cut);
         shutdown(h.fd, SHUT_WR);
         end_with(&h, "closed by the other end");
     }
-    begin(&h);
+    begin(&h, state);
     const size_t n = seal_heads(&h, &f, 1, record);
     give(&h, record, n);
     give(&h, record, n);
@@ -206,8 +231,7 @@ static void what_means_nothing_changes_nothing(void **state)
     struct lane_frame f[BATCH];
     const struct msg_key key = key_of(0);
     struct hostile h;
-    (void)state;
-    begin(&h);
+    begin(&h, state);
     for (uint32_t i = 0; i < BATCH; i++)
         f[i] = (struct lane_frame){.type = i % 2 ? FRAME_ACK : FRAME_CREDIT,
                                    .key = key_of(i % 2 ? i : 3),
@@ -230,12 +254,12 @@ static void credits_have_a_cap(void **state)
     struct lane_frame f[BATCH];
     struct hostile h;
     uint32_t mb = 0;
-    (void)state;
-    begin(&h);
+    begin(&h, state);
     for (size_t i = 0; i < MAX_CREDITS / BATCH; i++) {
         for (size_t k = 0; k < BATCH; k++)
             f[k] = (struct lane_frame){.type = FRAME_CREDIT, .key = key_of(mb++)};
         say(&h, f, BATCH);
+        hear(&h);
     }
     say(&h, f, BATCH); /* those are known */
     f[0].key = key_of(mb);
@@ -245,6 +269,7 @@ static void credits_have_a_cap(void **state)
 
 int main(void)
 {
+    static char attended[] = "attended";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_that_no_plan_has),
         cmocka_unit_test(frames_of_no_kind),
@@ -252,6 +277,12 @@ int main(void)
         cmocka_unit_test(records_that_were_changed_cut_or_repeated),
         cmocka_unit_test(what_means_nothing_changes_nothing),
         cmocka_unit_test(credits_have_a_cap),
+        cmocka_unit_test_prestate(frames_that_no_plan_has, attended),
+        cmocka_unit_test_prestate(frames_of_no_kind, attended),
+        cmocka_unit_test_prestate(payloads_of_another_length, attended),
+        cmocka_unit_test_prestate(records_that_were_changed_cut_or_repeated, attended),
+        cmocka_unit_test_prestate(what_means_nothing_changes_nothing, attended),
+        cmocka_unit_test_prestate(credits_have_a_cap, attended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

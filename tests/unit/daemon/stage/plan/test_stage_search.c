@@ -183,6 +183,58 @@ static void a_node_that_has_the_weights_gets_more_layers(void **state)
     assert_true(layers[1] > layers[0]);
 }
 
+/* Nodes of these slownesses, each with all of the memory or what is said of it. */
+static void plan_any(struct search *s, const double *slowness, size_t n, json_int_t memory,
+                     const char *schedule)
+{
+    json_t *nodes = json_array(), *spec = spec_of(s->cache.path);
+    struct err err = {""};
+    for (size_t i = 0; i < n; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%zu", i);
+        json_array_append_new(nodes, json_pack("{s:s s:i s:i s:f s:I}", "name", name, "speed", 1, "mbps",
+                                               1000, "slowness", slowness[i], "memory", memory));
+    }
+    json_object_set_new(spec, "parallel", json_string("auto"));
+    if (schedule)
+        json_object_set_new(spec, "schedule", json_string(schedule));
+    else
+        json_object_del(spec, "schedule");
+    if (head_plan(&s->planning.head, JOB_TRAIN, spec, nodes, &err))
+        fail_msg("%s", err.text);
+    json_decref(nodes);
+    json_decref(spec);
+}
+
+static void auto_takes_the_nodes_that_make_it_faster(void **state)
+{
+    struct search *s = *state;
+    const struct head *h = &s->planning.head;
+    static const double alike[] = {1, 1}, one_slow[] = {1, 1e4, 1};
+    plan_any(s, alike, 2, 0, NULL);
+    assert_int_equal(h->plan.ranks, 2);
+    const json_t *choices = json_object_get(h->planning.forecast, "choices"),
+                 *best = json_array_get(choices, 0);
+    char is[40];
+    snprintf(is, sizeof is, "dp=%zu,pp=%zu", job_plan_replicas(&h->plan), job_plan_places(&h->plan));
+    assert_string_equal(json_string_value(json_object_get(best, "parallel")), is);
+    assert_int_equal(json_array_size(choices), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *one = json_array_get(choices, i);
+        assert_true(json_number_value(json_object_get(one, "seconds")) >=
+                    0.99 * json_number_value(json_object_get(best, "seconds")));
+        assert_true(*json_string_value(json_object_get(one, "why")));
+    }
+    planning_close(&s->planning);
+    assert_int_equal(planning_open(&s->planning), 0);
+
+    /* The node between is left out, and the order that was given stays. */
+    plan_any(s, one_slow, 3, 0, "zb-h1");
+    assert_int_equal(h->planning.chosen, 5);
+    assert_string_equal(h->plan.schedule, "zb-h1");
+    assert_int_equal(h->plan.microbatches, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +243,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_as_the_objective_takes_no_more_of_it, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_node_gets_fewer_layers_than_it_had, start, stop),
         cmocka_unit_test_setup_teardown(a_node_that_has_the_weights_gets_more_layers, start, stop),
+        cmocka_unit_test_setup_teardown(auto_takes_the_nodes_that_make_it_faster, start, stop),
     };
     return cmocka_run_group_tests_name("stage_search", tests, NULL, NULL);
 }

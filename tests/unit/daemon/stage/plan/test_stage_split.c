@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "daemon/common/model/mapped.h"
 #include "daemon/stage/plan/stage_head.h"
@@ -22,6 +24,7 @@ enum { LAYERS = 8, GIB = 1 << 30 };
 static struct head head;
 
 static bool generates;       /* the job does, in place of training */
+static bool copies;          /* its ranks keep copies of what they train, if there is memory */
 static json_t *mapped_first; /* what stages of other jobs map on the first node; NULL: nothing */
 static double slow_first;    /* what the first node is found to be slower of late; 0: nothing is known */
 
@@ -40,12 +43,13 @@ static int split(size_t ranks, const double *threads, const size_t *memory, cons
                                   .dtype = DTYPE_BF16};
     head.family = family_find(head.config.family);
     head.nadapters = 1;
-    head.spec.schedule = schedule;
+    head.spec.schedule = generates ? NULL : schedule;
     head.spec.recompute = RECOMPUTE_NONE;
     job_plan_done(&head.plan);
     head.plan = (struct job_plan){.type = JOB_TRAIN,
                                   .ranks = ranks,
                                   .training = true,
+                                  .copies = copies,
                                   .round_steps = 1,
                                   .microbatches = 4,
                                   .tokens = 64,
@@ -83,7 +87,7 @@ static int stop(void **state)
     json_decref(head.planning.pace);
     json_decref(mapped_first);
     mapped_first = NULL;
-    generates = false;
+    generates = copies = false;
     job_plan_done(&head.plan);
     head = (struct head){0};
     return 0;
@@ -279,6 +283,141 @@ static void a_split_of_ones_own_shares_out_all_layers(void **state)
     json_decref(of_three);
 }
 
+/* A replica of faster nodes gets more of the groups, and each has all layers. */
+static void replicas_share_out_groups(void **state)
+{
+    (void)state;
+    const double threads[] = {6, 6, 2, 2};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB, 4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    head.spec.parallel = "dp=2";
+    head.spec.replicas = 2;
+    head.spec.grad_groups = 4;
+    if (split(4, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    const struct job_plan *p = &head.plan;
+    assert_int_equal(p->ranks, 4);
+    assert_int_equal(p->stages, 2);
+    assert_int_equal(p->groups, 4);
+    assert_int_equal(p->share[0], 3);
+    assert_int_equal(p->share[1], 1);
+    assert_true(p->parts[0] >= 2 && p->parts[1] >= 2);
+    assert_covers(p, memory);
+    assert_true(p->slots[0] >= 2); /* those of the replica that has most in flight */
+}
+
+static void too_few_for_all_replicas(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1, 1};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    head.spec.parallel = "dp=3";
+    head.spec.replicas = 3;
+    head.spec.grad_groups = 2;
+    assert_int_equal(split(3, threads, memory, "1f1b", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "raise --grad-groups"));
+    head.spec.parallel = "dp=2,pp=2";
+    head.spec.replicas = head.spec.places = 2;
+    assert_int_equal(split(3, threads, memory, "1f1b", &err), -EINVAL);
+    assert_non_null(
+        strstr(err.text, "--parallel dp=2,pp=2 takes 4 nodes (2 replicas of 2), and 3 take part"));
+    json_t *said = json_object();
+    head.spec.said = said; /* it was interrupted: it goes on with what there is */
+    head.spec.replicas = 3;
+    head.spec.places = 0;
+    assert_int_equal(split(2, threads, memory, "1f1b", &err), 0);
+    assert_int_equal(head.plan.replicas, 2);
+    assert_int_equal(head.plan.stages, 1);
+    json_decref(said);
+}
+
+/* The node in the middle may have no layer, and has no room without one either. */
+static void a_node_without_room_for_anything_is_named(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1, 1};
+    const size_t memory[] = {4ul * GIB, 1, 4ul * GIB};
+    struct err err = {""};
+    assert_int_equal(split(3, threads, memory, "1f1b", &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "node n1 needs"));
+}
+
+/* A replica of one node and one of three: the node in the middle may have no layer, and is named
+ * where it has no room without one either. */
+static void unlike_replicas_end_where_memory_does(void **state)
+{
+    (void)state;
+    const double threads[] = {4, 1, 1, 1};
+    size_t memory[] = {4ul * GIB, 4ul * GIB, 4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    head.spec.parallel = "pp=1+3";
+    head.spec.replicas = 2;
+    head.spec.unlike[0] = 1;
+    head.spec.unlike[1] = 3;
+    if (split(4, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    assert_true(head.plan.nothers > 0);
+    memory[2] = head.plan.bytes[2] - 1;
+    if (split(4, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    for (size_t r = 0; r < 4; r++)
+        assert_true(head.plan.bytes[r] <= memory[r]);
+    memory[2] = 1;
+    assert_int_equal(split(4, threads, memory, "1f1b", &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "node n2 needs"));
+}
+
+/* The same, with a socket for what it says: of three nodes it takes two, the faster ones first. */
+static int split_on_two(const size_t *memory, const char *schedule, struct err *err)
+{
+    const double threads[] = {1, 8, 1};
+    struct stage_events events;
+    int sock[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sock), 0);
+    stage_events_init(&events, sock[0]);
+    head.events = &events;
+    const int e = split(3, threads, memory, schedule, err);
+    head.events = NULL;
+    stage_events_done(&events);
+    close(sock[0]);
+    close(sock[1]);
+    return e;
+}
+
+/* Nodes without the memory are left for others, where the job has all that it asked for. */
+static void a_try_that_fails_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    const size_t memory[] = {4ul * GIB, 1 << 20, 4ul * GIB};
+    struct err err = {""};
+    head.spec.parallel = "pp=2";
+    head.spec.places = 2;
+    copies = true;
+    if (split_on_two(memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(head.planning.chosen, 5);
+    assert_int_equal(head.plan.ranks, 2);
+    assert_true(head.plan.copies);
+}
+
+static void a_stage_is_shared_by_some_of_the_nodes(void **state)
+{
+    (void)state;
+    const size_t memory[] = {4ul * GIB, 4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    head.spec.parallel = "tp=2";
+    head.spec.slices = 2;
+    generates = true;
+    if (split_on_two(memory, "", &err))
+        fail_msg("%s", err.text);
+    const struct job_plan *p = &head.plan;
+    assert_int_equal(p->ranks, 2);
+    assert_int_equal(p->slices, 2);
+    assert_int_equal(p->stages, 1);
+    assert_string_equal(p->schedule, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +430,12 @@ int main(void)
         cmocka_unit_test_teardown(what_is_lacking_is_what_is_not_there_yet, stop),
         cmocka_unit_test_teardown(what_is_trained_is_shared_with_nobody, stop),
         cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
+        cmocka_unit_test_teardown(replicas_share_out_groups, stop),
+        cmocka_unit_test_teardown(too_few_for_all_replicas, stop),
+        cmocka_unit_test_teardown(a_node_without_room_for_anything_is_named, stop),
+        cmocka_unit_test_teardown(unlike_replicas_end_where_memory_does, stop),
+        cmocka_unit_test_teardown(a_try_that_fails_leaves_nothing_behind, stop),
+        cmocka_unit_test_teardown(a_stage_is_shared_by_some_of_the_nodes, stop),
     };
     return cmocka_run_group_tests_name("stage_split", tests, NULL, NULL);
 }

@@ -90,12 +90,13 @@ static void test_timed_and_kept(void **state)
     assert_string_equal(why, "");
     for (size_t u = 0; u < UNITS; u++) {
         assert_true(costs[u].f > 0);
-        if (u + 1 < UNITS) /* the head has done that with its loss */
+        assert_int_equal(costs[u].u > 0, u > 1); /* norm and optimizer, of what is trained */
+        if (u + 1 < UNITS)                       /* the head has done that with its loss */
             assert_int_equal(costs[u].w > 0, u > 1);
     }
     assert_int_equal(ask(w, false, again, have, why), UNITS);
     for (size_t u = 0; u < UNITS; u++)
-        assert_true(again[u].f == costs[u].f && again[u].w == costs[u].w);
+        assert_true(again[u].f == costs[u].f && again[u].w == costs[u].w && again[u].u == costs[u].u);
 }
 
 static void test_a_generation(void **state)
@@ -151,8 +152,8 @@ static void test_questions_that_are_none(void **state)
     json_t *answer = units_answer(NULL, 1, true);
     assert_int_equal(json_array_size(json_object_get(answer, "costs")), 0);
     json_decref(answer);
-    answer = json_pack("{s:[[f,f,f,f],n,[f,f,f,f],[i,s]]}", "costs", 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0,
-                       1, "x");
+    answer = json_pack("{s:[[f,f,f,f,f],n,[f,f,f,f,f],[i,s]]}", "costs", 1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0,
+                       0.0, 0.0, 0.0, 1, "x");
     assert_int_equal(units_decode_answer(costs, have, 4, answer), 0);
     assert_true(have[0] && !have[1] && !have[2] && !have[3]);
     assert_int_not_equal(units_decode_answer(costs, have, 3, answer), 0);

@@ -23,13 +23,18 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/serve/draft_model.h"
 #include "daemon/stage/serve/serve.h"
+#include "daemon/stage/serve/serve_draft.h"
 #include "tests/lib/golden.h"
 
 enum { ASKS = 8, MOST = 28, PROMPT = 37, POSITIONS = 64 };
 
+#define MTP "its own layer"
+
 struct shape {
     size_t blocks, seqs, step, draft;
-    const char *by; /* folder of the draft model; NULL: there is none */
+    const char *by; /* folder of the draft model, or MTP; NULL: there is none */
+    const char *of; /* golden case of the served model; NULL: llama_tied_bf16 */
+    const char *at; /* folder of a model instead, or NULL */
 };
 
 static struct world {
@@ -44,6 +49,7 @@ static struct world {
     struct progress progress;
     struct runner *runner;
     pthread_t thread;
+    bool is_serving;
     int result;
     struct err err;
     /* what came */
@@ -55,6 +61,18 @@ static struct world {
     json_int_t preempted, kv_used, guessed, right, drafted, drafted_right;
     char refused[512];
 } world;
+
+/* Who guesses, and how much, follows from what computing takes: here that is no matter of the
+ * machine and its load (--wrap in the Makefile). A row costs a thousandth of a microbatch; of a
+ * draft model nothing is known. */
+void __real_draft_cost_saw(struct draft_cost *cost, size_t rows, uint64_t us);
+void __wrap_draft_cost_saw(struct draft_cost *cost, size_t rows, uint64_t us);
+void __wrap_draft_cost_saw(struct draft_cost *cost, size_t rows, uint64_t us)
+{
+    (void)us;
+    if (!world.head.draft)
+        __real_draft_cost_saw(cost, rows, 1000 + rows);
+}
 
 static void must_do(int failed, const struct err *err)
 {
@@ -86,6 +104,9 @@ static void plan_for(struct world *w, const struct shape *shape)
                                      .round_steps = 1,
                                      .kv = true,
                                      .kv_blocks = shape->blocks,
+                                     .rings = shape->of && c->window,
+                                     .kept_states = shape->of ? 4 : 0,
+                                     .guesses = shape->draft,
                                      .kv_type = KV_F32,
                                      .tokens = shape->seqs + shape->step,
                                      .seqs = shape->seqs,
@@ -99,7 +120,11 @@ static void plan_for(struct world *w, const struct shape *shape)
 static void open_draft(struct world *w, const char *dir)
 {
     struct err err = {""};
-    const struct draft_setup setup = {.dir = dir, .plan = &w->head.plan, .served = &w->golden.config};
+    const bool is_ahead = !strcmp(dir, MTP);
+    const struct draft_setup setup = {.dir = is_ahead ? w->golden.model_dir.text : dir,
+                                      .plan = &w->head.plan,
+                                      .served = &w->golden.config,
+                                      .is_ahead = is_ahead};
     must_do(draft_model_read(&w->head.draft, &setup, &err), &err);
     assert_true(draft_model_bytes(w->head.draft) > 0);
     must_do(draft_model_open(w->head.draft, w->num, NULL, &err), &err);
@@ -110,7 +135,11 @@ static void open_world(struct world *w, const struct shape *shape)
     struct err err = {""};
     struct stage_bytes bytes;
     *w = (struct world){0};
-    golden_open(&w->golden, "llama_tied_bf16");
+    golden_open(&w->golden, shape->of ? shape->of : "llama_tied_bf16");
+    if (shape->at) {
+        snprintf(w->golden.model_dir.text, sizeof w->golden.model_dir.text, "%s", shape->at);
+        must_do(config_read(&w->golden.config, shape->at, &err), &err);
+    }
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, w->sock), 0);
     stage_events_init(&w->events, w->sock[0]);
     head_init(&w->head, &w->events);
@@ -121,7 +150,7 @@ static void open_world(struct world *w, const struct shape *shape)
     must_do(slab_alloc(&w->scratch, "scratch", &err), &err);
     w->scratch.used = bytes.work;
     must_do(num_new(&w->num, 1, &err), &err);
-    struct stage_spec spec = job_plan_stage(plan, &w->golden.config, 0);
+    struct stage_spec spec = job_plan_stage(plan, &w->golden.config, 0, 0);
     spec.scratch = &w->scratch;
     must_do(stage_open(&w->stage, w->num, &spec, &err), &err);
     if (shape->by)
@@ -133,13 +162,22 @@ static void open_world(struct world *w, const struct shape *shape)
                                        .exchange = w->exchange,
                                        .progress = &w->progress};
     must_do(runner_new(&w->runner, &setup, &err), &err);
-    assert_int_equal(pthread_create(&w->thread, NULL, serve_main, w), 0);
+}
+
+/* Not before its first requests are there: which of them share a microbatch would be a matter of
+ * time. */
+static void begin_serving(struct world *w)
+{
+    if (!w->is_serving)
+        assert_int_equal(pthread_create(&w->thread, NULL, serve_main, w), 0);
+    w->is_serving = true;
 }
 
 /* The daemon wants no more. */
 static void close_world(struct world *w)
 {
     ask_inbox_put(&w->head.asks, NULL);
+    begin_serving(w);
     pthread_join(w->thread, NULL);
     if (w->result)
         fail_msg("%s", w->err.text);
@@ -230,20 +268,27 @@ static void take_event(struct world *w, const json_t *event)
     w->ended += !strcmp(kind, "ended") || !strcmp(kind, "embedded") || !strcmp(kind, "refused");
 }
 
+/* The next event; does it say how much is held? */
+static bool hear_one(struct world *w)
+{
+    struct ipc_lane lane;
+    json_t *event;
+    int fd;
+    begin_serving(w);
+    assert_int_equal(ipc_receive(w->sock[1], &event, &lane, &fd), 0);
+    take_event(w, event);
+    const bool is_load = !strcmp(json_string_value(json_object_get(event, "ev")), "load");
+    json_decref(event);
+    return is_load;
+}
+
 /* Until so many have ended, and the daemon has heard how much is held. */
 static void hear(struct world *w, size_t ended)
 {
-    bool is_told = false;
-    while (w->ended < ended || !is_told) {
-        struct ipc_lane lane;
-        json_t *event;
-        int fd;
-        assert_int_equal(ipc_receive(w->sock[1], &event, &lane, &fd), 0);
-        const bool had_all = w->ended >= ended;
-        take_event(w, event);
-        is_told = had_all && !strcmp(json_string_value(json_object_get(event, "ev")), "load");
-        json_decref(event);
-    }
+    while (w->ended < ended)
+        hear_one(w);
+    while (!hear_one(w))
+        ;
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/serve/kept_states.h"
 #include "daemon/stage/serve/kv_pool.h"
 #include "engine/model/stage.h"
 
@@ -200,6 +201,28 @@ static void blocks_hold_what_their_tables_say(void **state)
     kv_pool_free(p);
 }
 
+static void the_state_that_nobody_needs_gives_way(void **state)
+{
+    struct kept_states *k = kept_states_new(2), *none = kept_states_new(0);
+    (void)state;
+    assert_int_equal(kept_states_take(none, 5, 0), 0);
+    const uint32_t a = kept_states_take(k, 10, 0), b = kept_states_take(k, 11, 0);
+    assert_true(a && b && a != b);
+    assert_int_equal(kept_states_take(k, 10, 0), 0); /* it is there, and was needed now */
+    assert_int_equal(kept_states_take(k, 12, 0), b);
+    kept_states_hold(k, a);
+    assert_int_equal(kept_states_take(k, 13, 0), b);
+    assert_int_equal(kept_states_take(k, 14, 13), b);
+    kept_states_hold(k, b);
+    assert_int_equal(kept_states_take(k, 15, 14), 0);
+    kept_states_release(k, a);
+    assert_int_equal(kept_states_find(k, 10), a);
+    assert_int_equal(kept_states_take(k, 15, 14), a);
+    assert_int_equal(kept_states_find(k, 10), 0);
+    kept_states_free(k);
+    kept_states_free(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +231,7 @@ int main(void)
         cmocka_unit_test(the_last_token_of_a_prompt_is_always_computed),
         cmocka_unit_test(what_was_let_go_of_longest_ago_goes_first),
         cmocka_unit_test(a_full_pool_changes_nothing),
+        cmocka_unit_test(the_state_that_nobody_needs_gives_way),
         cmocka_unit_test(blocks_hold_what_their_tables_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,8 @@ struct sent {
 static struct sent sent_one(void)
 {
     return (struct sent){
-        .pieces = {{blocks[0], 2, 20, 1, STAGE_NO_ADAPTER}, {blocks[1], 2, 0, 18, STAGE_NO_ADAPTER}},
+        .pieces = {{blocks[0], 2, 20, 1, STAGE_NO_ADAPTER, 7, 0, 3, 1},
+                   {blocks[1], 2, 0, 18, STAGE_NO_ADAPTER, 0, 2, 0, 0}},
         .choices = {{.row = 0,
                      .top = 2,
                      .wants_logprob = true,
@@ -58,6 +59,8 @@ static int start(void **state)
                              .stages = 2,
                              .kv = true,
                              .kv_blocks = 8,
+                             .kept_states = 3,
+                             .guesses = 1,
                              .seqs = 4,
                              .tokens = 24,
                              .positions = 64,
@@ -100,6 +103,10 @@ static void what_is_sent_comes(void **state)
         assert_int_equal(b.pieces[i].at, s.pieces[i].at);
         assert_int_equal(b.pieces[i].n, s.pieces[i].n);
         assert_int_equal(b.pieces[i].adapter, STAGE_NO_ADAPTER);
+        assert_int_equal(b.pieces[i].state, i ? 0 : 7);
+        assert_int_equal(b.pieces[i].from, i ? 2 : 0);
+        assert_int_equal(b.pieces[i].keep, i ? 0 : 3);
+        assert_int_equal(b.pieces[i].guessed, i ? 0 : 1);
         assert_memory_equal(b.pieces[i].blocks, blocks[i], sizeof blocks[i]);
         assert_int_equal(b.choices[i].row, s.choices[i].row);
         assert_int_equal(b.choices[i].index, s.choices[i].index);
@@ -173,6 +180,18 @@ static void what_does_not_fit_the_plan_is_refused(void **state)
     s = sent_one();
     s.pieces[0].adapter = 0; /* the plan has none */
     assert_refused(&s, "the adapter of a piece");
+    s = sent_one();
+    s.pieces[0].state = 8; /* four sequences of each of two ranks are under way at once */
+    assert_refused(&s, "the state of a piece is 8");
+    s = sent_one();
+    s.pieces[0].from = 4;
+    assert_refused(&s, "the kept state of a piece is 4");
+    s = sent_one();
+    s.pieces[0].keep = 5;
+    assert_refused(&s, "the kept state of a piece is 5");
+    s = sent_one();
+    s.pieces[0].guessed = 2;
+    assert_refused(&s, "the number of guesses of a piece is 2");
     s = sent_one();
     s.batch.nrows = 20;
     assert_refused(&s, "the number of its rows");

@@ -15,7 +15,7 @@
 
 static uint32_t alone[ASKS + 1][MOST];
 
-static const struct shape roomy = {64, 16, 64, 4, NULL};
+static const struct shape roomy = {64, 16, 64, 4, NULL, NULL, NULL};
 
 static void each_has_its_tokens(void **state)
 {
@@ -58,7 +58,7 @@ static void prompts_in_pieces_have_the_same_tokens(void **state)
     static const size_t steps[] = {1, 3, 16, 17};
     (void)state;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        together(&(struct shape){64, 5, steps[i], 8, NULL}, false);
+        together(&(struct shape){64, 5, steps[i], 8, NULL, NULL, NULL}, false);
 }
 
 static void in_a_small_pool_they_are_computed_again(void **state)
@@ -66,7 +66,7 @@ static void in_a_small_pool_they_are_computed_again(void **state)
     (void)state;
     /* Two fit with their prompts, and not with their answers: the younger one has the last block
      * when the older one needs it. */
-    together(&(struct shape){7, 8, 16, 8, NULL}, true);
+    together(&(struct shape){7, 8, 16, 8, NULL, NULL, NULL}, true);
 }
 
 static void a_prompt_that_was_there_is_not_computed(void **state)
@@ -103,15 +103,15 @@ static void after_a_loss_an_answer_goes_on(void **state)
     }
 }
 
-/* Texts that repeat themselves: one token is nearly always chosen, then another, or the likeliest.
- */
+/* Texts that repeat themselves, whatever the model says: one token is nearly always chosen, now and
+ * then another. Others are what the model says, and often the same again. */
 static void ask_dull(struct world *w, size_t i)
 {
     json_t *bias = json_object();
     char id[8];
     for (size_t k = 0; k < 2 && i % 2; k++) {
         snprintf(id, sizeof id, "%zu", 5 + i + k);
-        json_object_set_new(bias, id, json_real(k ? 17 : 18));
+        json_object_set_new(bias, id, json_real(k ? 38 - (double)(i % 4) : 40));
     }
     ask(w, json_pack("{s:I s:s s:o s:i s:f s:i s:o s:f}", "id", (json_int_t)i, "kind", "text", "ids",
                      prompt_of(i, PROMPT - i, w->golden.config.vocab), "max_tokens", (int)(MOST - i % 3),
@@ -119,15 +119,17 @@ static void ask_dull(struct world *w, size_t i)
                      i % 4 == 1 ? 0.1 : 0.0));
 }
 
-static void guesses_change_nothing(void **state)
+/* Linear layers have a state, and so have windows that are kept alone. */
+static const char *const stateful[] = {"qwen3_5", "gemma3"};
+
+static void guesses_change_nothing_of(const char *model)
 {
     static const size_t drafts[] = {0, 1, 8, 31}, seqs[] = {16, 16, 16, 6};
     static uint32_t without[ASKS + 1][MOST];
     struct world *w = &world;
     json_int_t guessed = 0, right = 0;
-    (void)state;
     for (size_t k = 0; k < sizeof drafts / sizeof *drafts; k++) {
-        open_world(w, &(struct shape){64, seqs[k], 16, drafts[k], NULL});
+        open_world(w, &(struct shape){64, seqs[k], 16, drafts[k], NULL, model, NULL});
         for (size_t i = 1; i <= ASKS; i++)
             ask_dull(w, i);
         hear(w, ASKS);
@@ -145,6 +147,14 @@ static void guesses_change_nothing(void **state)
     assert_true(right > 0 && right < guessed); /* a wrong one leaves no trace */
 }
 
+static void guesses_change_nothing(void **state)
+{
+    (void)state;
+    guesses_change_nothing_of(NULL);
+    for (size_t i = 0; i < sizeof stateful / sizeof *stateful; i++)
+        guesses_change_nothing_of(stateful[i]);
+}
+
 /* Request i, whose prompt is scored before it is answered, or alone. */
 static void ask_score(struct world *w, size_t i, bool is_alone)
 {
@@ -156,8 +166,10 @@ static void ask_score(struct world *w, size_t i, bool is_alone)
 
 static void a_prompt_has_the_scores_that_it_has_alone(void **state)
 {
-    static const struct shape shapes[] = {
-        {64, 16, 64, 4, NULL}, {64, 16, 5, 4, NULL}, {7, 8, 16, 8, NULL}, {64, 1, 3, 0, NULL}};
+    static const struct shape shapes[] = {{64, 16, 64, 4, NULL, NULL, NULL},
+                                          {64, 16, 5, 4, NULL, NULL, NULL},
+                                          {7, 8, 16, 8, NULL, NULL, NULL},
+                                          {64, 1, 3, 0, NULL, NULL, NULL}};
     static double scores[ASKS + 1][PROMPT];
     struct world *w = &world;
     (void)state;
@@ -246,17 +258,17 @@ static int remove_drafts(void **state)
 /* Whatever the draft model says, however its reading is cut, whoever shares its pool. */
 static void a_draft_model_changes_nothing(void **state)
 {
-    const struct shape shapes[] = {{64, 16, 64, 16, itself},
-                                   {64, 16, 3, 5, itself},
-                                   {64, 12, 16, 31, blurred},
-                                   {64, 16, 64, 1, blurred}};
+    const struct shape shapes[] = {{64, 16, 64, 16, itself, NULL, NULL},
+                                   {64, 16, 3, 5, itself, NULL, NULL},
+                                   {64, 12, 16, 31, blurred, NULL, NULL},
+                                   {64, 16, 64, 1, blurred, NULL, NULL}};
     json_int_t drafted = 0;
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         together(&shapes[i], false);
         drafted += world.drafted;
     }
-    together(&(struct shape){7, 8, 16, 8, itself}, true);
+    together(&(struct shape){7, 8, 16, 8, itself, NULL, NULL}, true);
     assert_true(drafted > 0);
 }
 
@@ -267,7 +279,7 @@ static void a_draft_model_chooses_as_the_model_would(void **state)
     struct world *w = &world;
     (void)state;
     for (size_t i = 1; i <= ASKS; i++) {
-        open_world(w, &(struct shape){64, 16, 64, 16, itself});
+        open_world(w, &(struct shape){64, 16, 64, 16, itself, NULL, NULL});
         ask_text(w, i, NULL);
         hear(w, 1);
         assert_memory_equal(w->ids[i], alone[i], sizeof alone[i]);
@@ -275,7 +287,7 @@ static void a_draft_model_chooses_as_the_model_would(void **state)
         assert_int_equal(w->drafted_right, w->drafted);
         close_world(w);
     }
-    open_world(w, &(struct shape){64, 16, 64, 16, blurred});
+    open_world(w, &(struct shape){64, 16, 64, 16, blurred, NULL, NULL});
     ask_text(w, 1, NULL);
     hear(w, 1);
     assert_memory_equal(w->ids[1], alone[1], sizeof alone[1]);
@@ -300,13 +312,87 @@ static void another_vocabulary_is_refused(void **state)
     close_world(w);
 }
 
+/* Begins as request 1 does, for a block and a bit. */
+static void ask_parting(struct world *w, size_t id, size_t tail)
+{
+    const size_t vocab = w->golden.config.vocab;
+    json_t *ids = prompt_of(1, 20, vocab), *more = prompt_of(tail, 14, vocab);
+    json_array_extend(ids, more);
+    json_decref(more);
+    ask(w, json_pack("{s:I s:s s:o s:i s:f s:i}", "id", (json_int_t)id, "kind", "text", "ids", ids,
+                     "max_tokens", MOST, "temperature", 1.5, "seed", (int)id));
+}
+
+enum { FEW = 4, PARTING = 6 };
+
+static void ask_alone(struct world *w, const char *model, uint32_t each[ASKS + 1][MOST])
+{
+    for (size_t i = 1; i <= ASKS; i++) {
+        open_world(w, &(struct shape){64, 16, 64, 4, NULL, model, NULL});
+        if (i < PARTING)
+            ask_text(w, i, NULL);
+        else
+            ask_parting(w, i, 20 + i);
+        hear(w, 1);
+        memcpy(each[i], w->ids[i], sizeof each[i]);
+        close_world(w);
+    }
+}
+
+/* An answer begins with the state that an earlier one has kept, where there is one. A text is the
+ * first to end where it parts from others; the next one begins there. */
+static void check_kept(struct world *w, const char *model, uint32_t each[ASKS + 1][MOST])
+{
+    const size_t cached[] = {0, 0, 16};
+    open_world(w, &(struct shape){64, 16, 16, 4, NULL, model, NULL});
+    for (size_t i = 0; i < 2; i++) {
+        w->n[1] = 0;
+        ask_text(w, 1, NULL);
+        hear(w, i + 1);
+        assert_int_equal(w->cached, i ? 32 : 0);
+        assert_memory_equal(w->ids[1], each[1], sizeof each[1]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ask_parting(w, PARTING + i, 20 + PARTING + i);
+        hear(w, 3 + i);
+        assert_int_equal(w->cached, cached[1 + i]);
+        assert_memory_equal(w->ids[PARTING + i], each[PARTING + i], sizeof each[1]);
+    }
+    assert_int_equal(w->kv_used, 0);
+    close_world(w);
+}
+
+/* Sequences that wait, are computed again or are guessed have the tokens that each has alone. */
+static void states_change_nothing(void **state)
+{
+    static uint32_t each[ASKS + 1][MOST];
+    struct world *w = &world;
+    (void)state;
+    for (size_t m = 0; m < sizeof stateful / sizeof *stateful; m++) {
+        const struct data_path by = data_path("cases/%s/model", stateful[m]);
+        ask_alone(w, stateful[m], each);
+        check_kept(w, stateful[m], each);
+        for (size_t tight = 0; tight < 2; tight++) {
+            open_world(w, &(struct shape){tight ? 6 : 64, tight ? 8 : 16, tight ? 16 : 64, 8,
+                                          tight ? NULL : by.text, stateful[m], NULL});
+            for (size_t i = FEW; i; i--)
+                ask_text(w, i, NULL);
+            hear(w, FEW);
+            for (size_t i = 1; i <= FEW; i++)
+                assert_memory_equal(w->ids[i], each[i], sizeof each[i]);
+            assert_true(tight ? w->preempted > 0 : w->drafted > 0 && w->drafted_right == w->drafted);
+            close_world(w);
+        }
+    }
+}
+
 static void an_embedding_is_the_same_in_pieces(void **state)
 {
     struct world *w = &world;
     double whole[2] = {0};
     (void)state;
     for (size_t step = 3; step <= 64; step += 61) {
-        open_world(w, &(struct shape){64, 4, step, 0, NULL});
+        open_world(w, &(struct shape){64, 4, step, 0, NULL, NULL, NULL});
         ask(w, json_pack("{s:i s:s s:o}", "id", 1, "kind", "embed", "ids",
                          prompt_of(3, PROMPT, w->golden.config.vocab)));
         hear(w, 1);
@@ -318,15 +404,32 @@ static void an_embedding_is_the_same_in_pieces(void **state)
     }
 }
 
+static void cancel(struct world *w, int id)
+{
+    ask_inbox_put(&w->head.asks, json_pack("{s:s s:i}", "do", "cancel", "id", id));
+}
+
 static void what_is_cancelled_gives_its_blocks(void **state)
 {
     struct world *w = &world;
     (void)state;
     open_world(w, &roomy);
     ask_text(w, 1, NULL);
-    ask_inbox_put(&w->head.asks, json_pack("{s:s s:i}", "do", "cancel", "id", 1));
+    cancel(w, 1);
     ask_text(w, 2, NULL);
     hear(w, 1);
+    assert_int_equal(w->n[1], 0);
+    assert_memory_equal(w->ids[2], alone[2], sizeof alone[2]);
+    assert_int_equal(w->kv_used, 0);
+    ask_text(w, 1, NULL);
+    while (!w->n[1])
+        hear_one(w);
+    cancel(w, 1);
+    w->n[2] = 0;
+    ask_text(w, 2, NULL);
+    while (w->n[2] < MOST)
+        hear_one(w);
+    hear(w, w->ended); /* that it ended comes before what is held then */
     assert_memory_equal(w->ids[2], alone[2], sizeof alone[2]);
     assert_int_equal(w->kv_used, 0);
     close_world(w);
@@ -361,6 +464,7 @@ int main(void)
         cmocka_unit_test(a_draft_model_changes_nothing),
         cmocka_unit_test(a_draft_model_chooses_as_the_model_would),
         cmocka_unit_test(another_vocabulary_is_refused),
+        cmocka_unit_test(states_change_nothing),
         cmocka_unit_test(an_embedding_is_the_same_in_pieces),
         cmocka_unit_test(what_is_cancelled_gives_its_blocks),
         cmocka_unit_test(what_does_not_fit_is_refused),

@@ -160,11 +160,14 @@ static void the_plan_asks_about_all_that_its_ranks_touch(void **state)
 {
     struct job_plan plan = {.ranks = 3, .stages = 3, .place = {0, 1, 2}, .first = {0, 1, 3, 4}};
     json_t *nodes = json_pack("[{s:s} {s:s} {s:s}]", "id", "aa", "id", "bb", "id", "cc"), *question;
+    struct st *heads;
     struct err err = {""};
     (void)state;
     strcpy(plan.model, MODEL);
     have("0123");
-    assert_int_equal(stage_travel_question(&question, &plan, &config, nodes, &err), 0);
+    assert_int_equal(st_open_heads(&heads, MODEL, &err), 0);
+    assert_int_equal(stage_travel_question(&question, heads, &plan, &config, NULL, nodes, &err), 0);
+    st_close(heads);
     char *shares = json_dumps(json_object_get(question, "shares"), JSON_COMPACT),
          *ids = json_dumps(json_object_get(question, "nodes"), JSON_COMPACT);
     assert_string_equal(shares, "[[" RUN(0, 3) "],[" RUN(2, 6) "],[" RUN(0, 2) "," RUN(5, 7) "]]");
@@ -172,10 +175,56 @@ static void the_plan_asks_about_all_that_its_ranks_touch(void **state)
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(question, "sizes"), "model.safetensors")),
         size_of_weights());
+    assert_null(json_object_get(question, "draft"));
     free(shares);
     free(ids);
     json_decref(question);
     json_decref(nodes);
+}
+
+/* It is for rank 0 alone, and all of it. */
+static void the_plan_asks_about_a_draft_model_too(void **state)
+{
+    struct job_plan plan = {.ranks = 2, .stages = 2, .place = {0, 1}, .first = {0, 2, 4}};
+    json_t *nodes = json_pack("[{s:s} {s:s}]", "id", "aa", "id", "bb"), *question;
+    struct st *heads;
+    struct err err = {""};
+    (void)state;
+    strcpy(plan.model, MODEL);
+    have("0123");
+    assert_int_equal(st_open_heads(&heads, MODEL, &err), 0);
+    assert_int_equal(stage_travel_question(&question, heads, &plan, &config, MODEL, nodes, &err), 0);
+    st_close(heads);
+    char *draft = json_dumps(json_object_get(json_object_get(question, "draft"), "shares"), JSON_COMPACT);
+    assert_string_equal(draft, "[[" RUN(0, 7) "],[]]");
+    free(draft);
+    json_decref(question);
+    strcpy(plan.model, "/srv/model"); /* which comes to no node */
+    assert_false(stage_travel_concerns(&plan));
+    assert_int_equal(stage_travel_question(&question, NULL, &plan, &config, MODEL, nodes, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(question, "model")), MODEL);
+    assert_int_equal(json_array_size(json_object_get(question, "shares")), 2);
+    json_decref(question);
+    assert_int_equal(stage_travel_question(&question, NULL, &plan, &config, "/srv/draft", nodes, &err), 0);
+    assert_null(question);
+    json_decref(nodes);
+}
+
+/* As above, by unit: what stands behind the last layer is no matter of layers. */
+static void each_unit_touches_its_blocks(void **state)
+{
+    struct err err = {""};
+    struct st *heads;
+    (void)state;
+    have("0");
+    assert_int_equal(st_open_heads(&heads, MODEL, &err), 0);
+    json_t *units = share_units(heads, config.layers);
+    char *text = json_dumps(units, JSON_COMPACT);
+    assert_string_equal(text, "[[" RUN(0, 2) "],[" RUN(1, 3) "],[" RUN(2, 5) "],[" RUN(4, 6) "],[" RUN(
+                                  5, 7) "],[" RUN(6, 7) "]]");
+    free(text);
+    json_decref(units);
+    st_close(heads);
 }
 
 static bool wants_layer_0(void *arg, const char *name)
@@ -225,6 +274,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_here_is_not_lacking, open_place, close_place),
         cmocka_unit_test_setup_teardown(the_plan_asks_about_all_that_its_ranks_touch, open_place,
                                         close_place),
+        cmocka_unit_test_setup_teardown(the_plan_asks_about_a_draft_model_too, open_place, close_place),
+        cmocka_unit_test_setup_teardown(each_unit_touches_its_blocks, open_place, close_place),
         cmocka_unit_test_setup_teardown(nobody_reads_a_hole, open_place, close_place),
         cmocka_unit_test_setup_teardown(what_is_timed_has_stand_ins, open_place, close_place),
     };

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/plan/stage_replicas.h"
+
+#include <errno.h>
+
+#include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/stage_nodes.h"
+#include "engine/model/param_piece.h"
+#include "engine/pipe/parallel_layout.h"
+
+/* Of an adapter the sums take next to no memory; of all weights each buffer is as large as the
+ * model. */
+enum { GROUPS_OF_LORA = 8, GROUPS_OF_FULL = 2 };
+
+size_t replicas_groups(const struct head *h, size_t m)
+{
+    const size_t usual = h->spec.full ? GROUPS_OF_FULL : GROUPS_OF_LORA,
+                 wanted = h->spec.grad_groups ? h->spec.grad_groups : usual;
+    return wanted < m ? wanted : m;
+}
+
+/* --- how many --------------------------------------------------------------------------------- */
+
+/* A job that has lost a node goes on with fewer replicas: its bits are the same. */
+static size_t fewer(const struct head *h, size_t replicas, size_t places)
+{
+    const size_t fit = h->plan.ranks / places;
+    return h->spec.said && fit && fit < replicas ? fit : replicas;
+}
+
+static int check_lines(const struct job_spec *s, size_t lines, size_t places, struct err *err)
+{
+    return !lines || places == lines
+               ? 0
+               : err_set(err, -EINVAL,
+                         "--parallel says pp=%zu, and --schedule %s has %zu lines: make them equal", places,
+                         s->schedule, lines);
+}
+
+int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
+{
+    const struct job_spec *s = &h->spec;
+    const size_t n = h->plan.ranks;
+    size_t replicas = s->replicas ? s->replicas : 1;
+    size_t places = s->places ? s->places : lines ? lines : n / replicas;
+    int r = check_lines(s, lines, places, err);
+    if (r)
+        return r;
+    places = places ? places : 1;
+    replicas = fewer(h, replicas, places);
+    if (replicas * places > n && (s->replicas || s->places))
+        return err_set(
+            err, -EINVAL,
+            "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
+            "or lower dp or pp",
+            s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n, n == 1 ? "s" : "");
+    h->plan.replicas = replicas > 1 ? replicas : 0;
+    h->plan.divided = h->plan.replicas && s->zero;
+    h->plan.copies = h->plan.copies && !h->plan.divided;
+    *ret_ranks = replicas * places < n ? replicas * places : n;
+    return 0;
+}
+
+/* A job that was interrupted goes on with the nodes there are: its bits are the same. */
+static bool is_again(const struct job_spec *s)
+{
+    return s->said || s->so_far || s->is_again;
+}
+
+int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
+{
+    const struct job_spec *s = &h->spec;
+    const size_t n = h->plan.ranks;
+    size_t slices = s->slices ? s->slices : 1, places = s->places ? s->places : lines ? lines : n / slices;
+    int r = check_lines(s, lines, places, err);
+    if (r)
+        return r;
+    if (is_again(s) && places > n)
+        places = n;
+    if (is_again(s) && places && slices * places > n)
+        slices = n / places;
+    if ((!places || slices * places > n) && is_again(s))
+        slices = 1, places = n;
+    places = places ? places : 1;
+    if (slices * places > n)
+        return err_set(
+            err, -EINVAL,
+            "--parallel %s takes %zu nodes (%zu stage%s, each shared by %zu), and %zu take%s part: "
+            "add nodes, or lower tp or pp",
+            s->parallel, slices * places, places, places == 1 ? "" : "s", slices, n, n == 1 ? "s" : "");
+    h->plan.slices = slices > 1 ? slices : 0;
+    *ret_ranks = slices * places;
+    return slice_check(&h->config, slices, h->plan.training, err);
+}
+
+/* As gqa.c, mlp.c and moe.c gather; of the head one row, at the first slice alone. */
+struct slice_traffic slices_traffic(const struct job_plan *p, const struct config *c, size_t unit,
+                                    double rows)
+{
+    const double others = p->slices ? (double)(p->slices - 1) / (double)p->slices : 0;
+    const struct config_moe *m = &c->moe;
+    if (!p->slices || !unit)
+        return (struct slice_traffic){0, 0};
+    if (unit > c->layers)
+        return (struct slice_traffic){1, (double)c->vocab * sizeof(float) * others};
+    const bool has_experts = config_has_experts(c, unit - 1);
+    const size_t inner = has_experts ? m->chosen * m->ffn + m->shared_ffn : c->ffn,
+                 wide = c->heads * c->head + inner + 2 * c->dim;
+    const double scores = has_experts ? (double)m->experts : 0; /* the first slice gives them */
+    return (struct slice_traffic){4 + has_experts + (has_experts && m->shared_ffn),
+                                  rows * ((double)wide * others + scores) * sizeof(float)};
+}
+
+struct slice_trains slices_trains(const struct job_plan *p, const struct config *c, size_t unit, double rows)
+{
+    enum { MATRICES = 7, GATHERED_BACK = 7 };
+    const double others = (double)(p->slices - 1) / (double)p->slices, each = rows * others * sizeof(float);
+    const bool full = p->tune.kind == TUNE_FULL, inner = unit && unit <= c->layers;
+    const size_t inside = c->heads * c->head + c->ffn,
+                 back = (c->heads + 2 * c->kv_heads) * c->head + 2 * c->ffn + 2 * c->dim;
+    struct slice_trains t = {.forward = slices_traffic(p, c, unit, rows)};
+    if (unit > c->layers)
+        t.forward = (struct slice_traffic){2, each * (double)(c->vocab + c->dim)};
+    if (inner)
+        t.input = (struct slice_traffic){GATHERED_BACK, each * (double)back};
+    if (inner && full)
+        t.weights = (struct slice_traffic){2, each * (double)inside};
+    if (unit && full)
+        t.update = (struct slice_traffic){inner ? MATRICES : 1,
+                                          (double)replicas_unit_values(p, c, unit) * others * sizeof(float)};
+    return t;
+}
+
+/* --- shares ----------------------------------------------------------------------------------- */
+
+/* A replica is as fast as its slowest node, as all have the same layers; where each has a split of
+ * its own, as all its nodes together. */
+static double speed_of(const struct head *h, size_t replica)
+{
+    const struct plan_shape shape = job_plan_shape(&h->plan);
+    double slowest = 0, sum = 0;
+    for (size_t place = 0; place < plan_shape_places(&shape, replica); place++) {
+        const double speed = stage_nodes_speed(h->planning.nodes, plan_shape_rank(&shape, replica, place));
+        slowest = !place || speed < slowest ? speed : slowest;
+        sum += speed;
+    }
+    return h->plan.nothers ? sum : slowest;
+}
+
+int replicas_share_out(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    double speed[PLAN_MAX_REPLICAS];
+    p->groups = replicas_groups(h, p->microbatches);
+    if (!p->replicas || h->planning.has_shares)
+        return 0;
+    if (p->groups < p->replicas)
+        return err_set(err, -EINVAL,
+                       "%zu replicas need as many groups of microbatches, and a step has %zu in %zu "
+                       "microbatch%s: raise --grad-groups or --batch-size, or lower dp",
+                       p->replicas, p->groups, p->microbatches, p->microbatches == 1 ? "" : "es");
+    for (size_t d = 0; d < p->replicas; d++)
+        speed[d] = speed_of(h, d);
+    parallel_deal_out(p->share, speed, p->replicas, p->groups);
+    return 0;
+}
+
+size_t replicas_largest(const struct job_plan *p)
+{
+    size_t largest = 0;
+    for (size_t d = 1; d < p->replicas; d++)
+        largest = p->share[d] > p->share[largest] ? d : largest;
+    return largest;
+}
+
+int replicas_unit_bytes(size_t *ret, const struct head *h, size_t unit, struct err *err)
+{
+    size_t layer = unit ? unit - 1 : 0;
+    bool inner = unit >= 1 && unit <= h->config.layers;
+    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0, replicas_largest(&h->plan));
+    for (size_t s = 0; s < h->plan.stages; s++)
+        spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
+    spec.first_layer = inner ? layer : 0;
+    spec.end_layer = inner ? layer + 1 : 0;
+    spec.embed = unit == 0;
+    spec.head = unit > h->config.layers;
+    struct stage_bytes bytes;
+    int r = stage_measure(&bytes, &spec, err);
+    if (!r)
+        *ret = bytes.total;
+    return r;
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* Of an adapter, of which there is one at least. */
+static size_t unit_values(const struct job_plan *p, const struct config *c, size_t adapter, size_t unit)
+{
+    const bool is_tied = c->tied && p->tune.kind == TUNE_FULL && unit > c->layers; /* the head's half */
+    return tune_unit_elements(job_plan_tune(p, adapter), family_find(c->family), c, unit) +
+           (is_tied ? c->vocab * c->dim : 0);
+}
+
+size_t replicas_unit_values(const struct job_plan *p, const struct config *c, size_t unit)
+{
+    size_t most = 0;
+    for (size_t a = 0; a <= p->nmore; a++) {
+        const size_t n = unit_values(p, c, a, unit);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* The values of a slice, as they are counted parameter by parameter. */
+struct slice_of {
+    size_t at, of;
+};
+struct counting {
+    struct slice_of slice;
+    size_t values;
+};
+
+static int count(void *arg, const struct param_def *def)
+{
+    struct counting *c = arg;
+    c->values += def->fixed ? 0 : param_slice(param_elements(def), c->slice.at, c->slice.of).n;
+    return 0;
+}
+
+static size_t slices_of(const struct job_plan *p)
+{
+    return p->divided ? p->replicas : 1;
+}
+
+/* Of an adapter's gradients or values in a stage, those in a slice. */
+static size_t values_in(const struct job_plan *p, const struct config *c, const size_t *first, size_t stages,
+                        size_t stage, enum unit_shared what, size_t adapter, const struct slice_of *slice)
+{
+    const struct family *family = family_find(c->family);
+    const bool is_last = stage + 1 == stages, full = p->tune.kind == TUNE_FULL;
+    struct counting n = {.slice = *slice};
+    for (size_t u = stage ? first[stage] + 1 : 0; u < first[stage + 1] + 1 + is_last; u++)
+        tune_params(job_plan_tune(p, adapter), family, c, u, count, &n);
+    if (c->tied && full && is_last && what == UNIT_GRADS) /* the head's half */
+        n.values += param_slice(c->vocab * c->dim, slice->at, slice->of).n;
+    return n.values;
+}
+
+/* Of the adapter, and of the slice, that has most. */
+static size_t most_values(const struct job_plan *p, const struct config *c, const size_t *first,
+                          size_t stages, size_t stage, enum unit_shared what)
+{
+    size_t most = 0;
+    for (size_t a = 0; a <= p->nmore; a++)
+        for (size_t i = 0; i < slices_of(p); i++) {
+            const struct slice_of slice = {i, slices_of(p)};
+            const size_t n = values_in(p, c, first, stages, stage, what, a, &slice);
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
+/* As many as there are replicas, so that each adds up one, or more of a size that travels well;
+ * where slices are updated, as many of each. */
+size_t replicas_parts(const struct job_plan *p, const struct config *c, size_t stage)
+{
+    const size_t slices = slices_of(p), most = PLAN_MAX_PARTS / p->stages / p->round_steps / slices,
+                 least = p->divided ? 1 : p->replicas,
+                 values = p->replicas ? most_values(p, c, p->first, p->stages, stage, UNIT_GRADS) : 0,
+                 wanted = (values + PARAM_PIECE_VALUES - 1) / PARAM_PIECE_VALUES,
+                 parts = wanted < least ? least : wanted;
+    return !values ? 0 : (parts < most ? parts : most) * slices;
+}
+
+/* Nodes of the tree that a replica sends, of the one that sends most. */
+static size_t most_nodes(const struct job_plan *p)
+{
+    return parallel_most_sums(p->share, p->replicas, job_plan_groups(p));
+}
+
+size_t replicas_part_bytes(const struct job_plan *p)
+{
+    return most_nodes(p) * PARAM_PIECE_VALUES * sizeof(float);
+}
+
+/* The nodes of what others add up; and to each of them the sums of what it adds up itself, or the
+ * values. */
+double replicas_sent_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage)
+{
+    const struct job_plan *p = &h->plan;
+    if (!p->replicas)
+        return 0;
+    const struct config *c = &h->config;
+    const enum unit_shared back = p->divided ? UNIT_VALUES : UNIT_GRADS;
+    const double others = (double)((p->replicas - 1) * slices_of(p)) / (double)p->replicas;
+    return others * sizeof(float) *
+           ((double)most_values(p, c, first, stages, stage, UNIT_GRADS) * (double)most_nodes(p) +
+            (double)most_values(p, c, first, stages, stage, back));
+}
+
+double replicas_spared_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage)
+{
+    enum { MOMENTS = 2 };
+    const struct job_plan *p = &h->plan;
+    const struct slice_of whole = {0, 1};
+    const size_t all = values_in(p, &h->config, first, stages, stage, UNIT_VALUES, 0, &whole);
+    return p->divided ? MOMENTS * sizeof(float) *
+                            (double)(all - most_values(p, &h->config, first, stages, stage, UNIT_VALUES))
+                      : 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * config.json's "quantization" is kept as it is and asked by name: a list of its own for every copy
+ * of a config would cost more than the few readings while a job is planned. config_read has checked
+ * what is in it. */
+#include "model/quant/quant_forms.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/model_file.h"
+#include "file/text_part.h"
+#include "model/stored.h"
+
+enum { CONFIG_MOST = 16 << 20 };
+
+struct quant_forms {
+    json_t *root;  /* owned: config.json, or NULL */
+    struct st *st; /* owned: the tensors without their data, where they say it; or NULL */
+};
+
+static int read_config(struct quant_forms *f, const char *dir, struct err *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int r = model_file_read(dir, "config.json", CONFIG_MOST, &text, &n, err);
+    if (!r && !(f->root = json_loadb(text, n, 0, NULL)))
+        r = err_set(err, -EBADMSG, "%s/config.json is no longer JSON: was it written to just now?", dir);
+    free(text);
+    json_t *part = r ? NULL : text_part_config(f->root, NULL);
+    if (part) {
+        json_decref(f->root);
+        f->root = part;
+    }
+    return r;
+}
+
+int quant_forms_open(struct quant_forms **ret, const char *dir, const struct config *c, struct err *err)
+{
+    *ret = NULL;
+    if ((!c->quant_bits && !c->mixed) || !dir)
+        return 0;
+    struct quant_forms *f = calloc(1, sizeof *f);
+    int r = f ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (!r)
+        r = c->mixed ? st_open_heads(&f->st, dir, err) : read_config(f, dir, err);
+    if (r)
+        quant_forms_close(f);
+    else
+        *ret = f;
+    return r;
+}
+
+void quant_forms_close(struct quant_forms *forms)
+{
+    if (!forms)
+        return;
+    json_decref(forms->root);
+    st_close(forms->st);
+    free(forms);
+}
+
+struct quant_form quant_form_of(const struct quant_forms *forms, const struct tensor_def *def,
+                                const struct config *c)
+{
+    struct quant_form form = {.bits = c->quant_bits, .group = c->quant_group, .kind = c->quant_kind};
+    char module[STORED_NAME];
+    if (c->experts_fp4 && def->cold && def->linear)
+        return (struct quant_form){.bits = 4, .group = QUANT_FP4_GROUP, .kind = QUANT_MXFP4, .is_own = true};
+    if (!forms || !forms->root)
+        return form;
+    stored_module_name(module, def);
+    const json_t *own = json_object_get(json_object_get(forms->root, "quantization"), module);
+    const json_t *bits = json_object_get(own, "bits"), *group = json_object_get(own, "group_size");
+    form.is_own = json_is_object(own);
+    if (form.is_own)
+        form.kind = config_quant_kind(json_string_value(json_object_get(own, "mode")));
+    if (json_is_false(own))
+        form.bits = 0;
+    if (json_is_integer(bits))
+        form.bits = (size_t)json_integer_value(bits);
+    if (json_is_integer(group))
+        form.group = (size_t)json_integer_value(group);
+    return form;
+}
+
+size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def)
+{
+    struct stored s;
+    char why[256];
+    return stored_find(&s, forms->st, def, false, why, sizeof why) && def->cols ? s.bytes : 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the instruction set of this compilation multiplies bytes with. Included by integer.c and
+ * packed_bytes.c only. */
+#ifndef NUM_INTEGER_ISA_H
+#define NUM_INTEGER_ISA_H
+
+#if defined __AVX512VNNI__
+#define INTEGER_ISA "vnni"
+#elif defined __AVXVNNI__
+#define INTEGER_ISA "avxvnni"
+#elif defined __AVX2__
+#define INTEGER_ISA "avx2"
+#else
+#define INTEGER_ISA "base"
+#endif
+
+#endif

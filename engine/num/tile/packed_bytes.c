@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tiles of products of bytes (packed.h), and how numbers become bytes, in GCC's vector extensions.
+ * Compiled once per instruction set with -DBYTES=packed_bytes_X and without contraction. Sums of
+ * whole numbers are exact, and each is scaled in one order: all tables give the same bits. Any
+ * thread, no state.
+ *
+ * Behind the cells of k a panel of A has MR scales and then MR sums, one of B has NR scales. Where
+ * the CPU multiplies unsigned bytes with signed ones, B's are 128 more: the sums of A say what to
+ * take away again. */
+#include "num/packed.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "num/integer_isa.h"
+#include "num/simd.h"
+#include "num/tile/packed_trans.h"
+
+#if defined __AVX512VNNI__
+enum { MR = 12, FOURS = 1, NC = 256 };
+#elif defined __AVXVNNI__
+enum { MR = 6, FOURS = 1, NC = 128 };
+#else
+enum { MR = 6, FOURS = 0, NC = 128 };
+#endif
+enum {
+    VECTORS = 2,
+    NR = VECTORS * VL,
+    PER = 4,
+    TAIL = 2,
+    STEPS = 8,          /* of cells, for each of which a line is fetched */
+    TOP = 127,          /* the largest whole number */
+    MORE = 128,         /* that B's bytes are more, where FOURS */
+    MAGIC = 0x4b400000, /* the bits of 1.5 · 2²³: adding it leaves a whole number in the lowest bits */
+};
+
+/* --- multiplying --- */
+
+INLINE vi splat_cell(const float *p)
+{
+    int32_t bits; /* as a float it may be a NaN, which arithmetic would change */
+    memcpy(&bits, p, sizeof bits);
+    return bits - (vi){0};
+}
+
+/* acc plus, in each lane, the sum of the four products of a byte of b and one of a. */
+INLINE void add_fours(vi *acc, vi b, vi a)
+{
+#if defined __AVX512VNNI__
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*acc) : "v"(b), "v"(a));
+#elif defined __AVXVNNI__
+    *acc = (vi)_mm256_dpbusd_avx_epi32((__m256i)*acc, (__m256i)b, (__m256i)a);
+#elif defined __AVX2__
+    const __m256i twos =
+        _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)b), _mm256_sign_epi8((__m256i)a, (__m256i)b));
+    *acc += (vi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+#else
+    for (int i = 0; i < 4; i++)
+        *acc += ((vi)((vu)a << (24 - 8 * i)) >> 24) * ((vi)((vu)b << (24 - 8 * i)) >> 24);
+#endif
+}
+
+/* One cell of each row and column. */
+INLINE void step(vi acc[MR][VECTORS], const float *a, const float *b)
+{
+    vi columns[VECTORS];
+    memcpy(columns, b, sizeof columns);
+    UNROLL
+    for (size_t i = 0; i < MR; i++) {
+        const vi x = splat_cell(a + i);
+        UNROLL
+        for (size_t j = 0; j < VECTORS; j++)
+            add_fours(&acc[i][j], columns[j], x);
+    }
+}
+
+static void tile(const struct packed_tile *t)
+{
+    const float *a = t->a, *b = t->b, *next_a = t->next_a, *next_c = t->next_c;
+    const float *by_a = a + t->k * MR, *by_b = b + t->k * NR;
+    int32_t sum[MR];
+    vi acc[MR][VECTORS];
+    memcpy(sum, by_a + MR, sizeof sum);
+    UNROLL
+    for (size_t i = 0; i < MR; i++)
+        UNROLL
+    for (size_t j = 0; j < VECTORS; j++)
+        acc[i][j] = (FOURS ? -MORE * sum[i] : 0) - (vi){0};
+    size_t p = 0, turn = 0;
+    for (; p + STEPS <= t->k; p += STEPS, turn++) {
+        __builtin_prefetch(next_a);
+        next_a += TRANS_LINE;
+        for (size_t i = 0; i < NR && turn < MR; i += TRANS_LINE)
+            __builtin_prefetch(next_c + i, 0, 2);
+        next_c += t->ldc;
+        UNROLL
+        for (size_t q = 0; q < STEPS; q++)
+            step(acc, a + (p + q) * MR, b + (p + q) * NR);
+    }
+    for (; p < t->k; p++)
+        step(acc, a + p * MR, b + p * NR);
+    vf columns[VECTORS];
+    memcpy(columns, by_b, sizeof columns);
+    UNROLL
+    for (size_t i = 0; i < MR; i++)
+        UNROLL
+    for (size_t j = 0; j < VECTORS; j++) {
+        float *to = t->c + i * t->ldc + j * VL;
+        const vf y = __builtin_convertvector(acc[i][j], vf) * (columns[j] * splat(by_a[i]));
+        store(to, t->accumulate ? load(to) + y : y);
+    }
+}
+
+/* --- numbers in bytes --- */
+
+typedef uint8_t vb __attribute__((vector_size(VL)));
+typedef int8_t vs __attribute__((vector_size(VL)));
+
+INLINE vi larger(vi a, vi b)
+{
+#if defined __AVX512F__
+    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined __AVX2__
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const vi more = a > b;
+    return (a & more) | (b & ~more);
+#endif
+}
+
+/* The bits of magnitudes: those of what is not finite are larger than all others. */
+INLINE vi magnitude(vf x)
+{
+    return (vi)x & 0x7fffffff;
+}
+
+/* What numbers up to `most` are multiplied by, and the scale: nearly nothing has no inverse. */
+INLINE float scale_of(float most, float *inverse)
+{
+    const bool is_some = most > 1e-30f && most <= FLT_MAX;
+    *inverse = is_some ? TOP / most : 0;
+    return is_some ? most / TOP : most <= 1e-30f ? 0 : NAN;
+}
+
+INLINE vi nearest(vf x, vf inverse)
+{
+    return (vi)(x * inverse + splat(0x1.8p23f)) - MAGIC;
+}
+
+/* Where a number is at least −127, 128 more is positive: cut off, it is rounded down. */
+INLINE vi drawn(vf x, vf inverse, const uint8_t *noise)
+{
+    vb byte;
+    memcpy(&byte, noise, sizeof byte);
+    const vf up = (__builtin_convertvector(__builtin_convertvector(byte, vi), vf) + 0.5f) * (1.0f / 256);
+    const vi n = __builtin_convertvector(x * inverse + (up + (float)MORE), vi) - MORE;
+    return larger(-larger(-n, -TOP - (vi){0}), -TOP - (vi){0});
+}
+
+/* Fetches what comes next. */
+INLINE float most_of(const float *src, size_t n, const float *next)
+{
+    vi most = {0};
+    EACH(i, m, n)
+    {
+        most = larger(most, magnitude(load_m(src + i, m)));
+        if (i % TRANS_LINE == 0)
+            __builtin_prefetch(next + i);
+    }
+    int32_t best = 0;
+    for (int i = 0; i < VL; i++)
+        best = most[i] > best ? most[i] : best;
+    float ret;
+    memcpy(&ret, &best, sizeof ret);
+    return ret;
+}
+
+/* more: what is added to each byte. */
+INLINE void put(int8_t *to, vi n, size_t m, const int more)
+{
+    const vs bytes = __builtin_convertvector(n + more, vs);
+    memcpy(to, &bytes, m == VL ? sizeof bytes : (m + PER - 1) / PER * PER);
+}
+
+static float of_a(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
+                  int32_t *ret_sum)
+{
+    int8_t *to = (int8_t *)dst;
+    float inverse;
+    const float scale = scale_of(most_of(src, n, next), &inverse);
+    vi sum = {0};
+    uint8_t rest[VL] = {0};
+    EACH(i, m, n)
+    {
+        const uint8_t *bytes = noise ? noise + i : NULL;
+        if (noise && m < VL) {
+            memcpy(rest, bytes, m);
+            bytes = rest;
+        }
+        vi q = {0};
+        if (inverse > 0)
+            q = noise ? drawn(load_m(src + i, m), splat(inverse), bytes)
+                      : nearest(load_m(src + i, m), splat(inverse));
+        sum += q;
+        put(to + i, q, m, 0);
+    }
+    *ret_sum = 0;
+    for (int i = 0; i < VL; i++)
+        *ret_sum += sum[i];
+    return scale;
+}
+
+static float of_b(float *dst, const float *src, size_t n, const float *next)
+{
+    int8_t *to = (int8_t *)dst;
+    float inverse;
+    const float scale = scale_of(most_of(src, n, next), &inverse);
+    EACH(i, m, n)
+    {
+        const vi q = inverse > 0 ? nearest(load_m(src + i, m), splat(inverse)) : (vi){0};
+        put(to + i, q, m, FOURS ? MORE : 0);
+    }
+    return scale;
+}
+
+INLINE vf row_of_b(const float *row, size_t n, size_t j, const bool whole)
+{
+    const size_t at = j * VL;
+    return whole ? load(row + at) : at < n ? load_m(row + at, n - at < VL ? n - at : VL) : (vf){0};
+}
+
+/* Of each column its scale and its inverse. */
+INLINE void column_scales(vf scale[VECTORS], vf inverse[VECTORS], const float *src, size_t lds, size_t k,
+                          size_t n, const bool whole)
+{
+    vi most[VECTORS] = {0};
+    for (size_t p = 0; p < k; p++)
+        UNROLL
+    for (size_t j = 0; j < VECTORS; j++)
+        most[j] = larger(most[j], magnitude(row_of_b(src + p * lds, n, j, whole)));
+    for (size_t j = 0; j < VECTORS; j++) {
+        const vf x = (vf)most[j];
+        const vi some = (x > 1e-30f) & (x <= FLT_MAX);
+        inverse[j] = blend(some, (float)TOP / x, (vf){0});
+        scale[j] = blend(some, x / (float)TOP, blend(x <= 1e-30f, (vf){0}, splat(NAN)));
+    }
+}
+
+INLINE void columns(float *dst, const float *src, size_t lds, size_t k, size_t n, const bool whole)
+{
+    vf scale[VECTORS], inverse[VECTORS];
+    column_scales(scale, inverse, src, lds, k, n, whole);
+    for (size_t p = 0; p < k; p += PER, dst += NR)
+        for (size_t j = 0; j < VECTORS; j++) {
+            vu cell = {0};
+            UNROLL
+            for (size_t q = 0; q < PER; q++) {
+                const vi level =
+                    p + q < k ? nearest(row_of_b(src + (p + q) * lds, n, j, whole), inverse[j]) : (vi){0};
+                cell |= ((vu)level & 255u) << (unsigned)(8 * q);
+            }
+            cell ^= FOURS ? 0x80808080u : 0;
+            memcpy(dst + j * VL, &cell, sizeof cell);
+        }
+    memcpy(dst, scale, sizeof scale);
+}
+
+static void by_k(float *dst, const float *src, size_t lds, size_t k, size_t n)
+{
+    if (n >= NR)
+        columns(dst, src, lds, k, n, true);
+    else
+        columns(dst, src, lds, k, n, false);
+}
+
+/* --- the table --- */
+
+static void pack_trans_mr(float *dst, const float *src, size_t lds, size_t k, const float *next)
+{
+    pack_trans(dst, src, lds, k, next, MR);
+}
+
+static void pack_trans_nr(float *dst, const float *src, size_t lds, size_t k, const float *next)
+{
+    pack_trans(dst, src, lds, k, next, NR);
+}
+
+static const struct packed_bytes bytes = {
+    .isa = INTEGER_ISA,
+    .of_a = of_a,
+    .of_b = of_b,
+    .by_k = by_k,
+};
+
+extern const struct packed_kernels BYTES;
+const struct packed_kernels BYTES = {
+    .mr = MR,
+    .nr = NR,
+    .per = PER,
+    .tail = TAIL,
+    .nc = NC,
+    .tile = tile,
+    .pack_trans_mr = pack_trans_mr,
+    .pack_trans_nr = pack_trans_nr,
+    .bytes = &bytes,
+};

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing beyond a question. Pure. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/sum_tree.h"
+#include "pipe/parallel_layout.h"
+
+/* --- shares ----------------------------------------------------------------------------------- */
+
+void parallel_deal_out(size_t *ret, const double *speed, size_t replicas, size_t groups)
+{
+    for (size_t d = 0; d < replicas; d++)
+        ret[d] = 1;
+    for (size_t left = groups > replicas ? groups - replicas : 0; left; left--) {
+        size_t first = 0;
+        for (size_t d = 1; d < replicas; d++)
+            if ((double)(ret[d] + 1) / speed[d] < (double)(ret[first] + 1) / speed[first])
+                first = d;
+        ret[first]++;
+    }
+}
+
+size_t parallel_most_sums(const size_t *share, size_t replicas, size_t groups)
+{
+    struct sum_node nodes[SUM_TREE_NODES];
+    size_t most = 0, first = 0;
+    for (size_t d = 0; d < replicas; first += share[d++]) {
+        const size_t n = sum_tree_roots(nodes, groups, first, first + share[d]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+static size_t node_at(const struct parallel_layout *l, size_t replica, size_t place)
+{
+    return l->node[plan_rank_at(l->places, replica, place)];
+}
+
+/* Seconds of all layers on a node. */
+static double work_of(const struct parallel_request *req, size_t cut, size_t node)
+{
+    double sum = 0;
+    for (size_t u = 1; u <= req->layers; u++) {
+        const struct sched_cost *c = &req->cut[cut].cost[node * (req->layers + 2) + u];
+        sum += c->f + c->i + c->w;
+    }
+    return sum > 0 ? sum : 1;
+}
+
+/* All replicas have one split, which suits the slowest node of each place: a replica is as fast as
+ * its slowest place with that. */
+static void deal_out(struct parallel_layout *l, const struct parallel_request *req, size_t at)
+{
+    double layers[PLANNER_MAX_RANKS] = {0}, speed[PLAN_MAX_REPLICAS];
+    for (size_t p = 0; p < l->places; p++)
+        for (size_t d = 0; d < l->replicas; d++) {
+            const double could = 1 / work_of(req, l->cut[at], node_at(l, d, p));
+            layers[p] = !d || could < layers[p] ? could : layers[p];
+        }
+    for (size_t d = 0; d < l->replicas; d++) {
+        double slowest = 0;
+        for (size_t p = 0; p < l->places; p++)
+            slowest = fmax(slowest, layers[p] * work_of(req, l->cut[at], node_at(l, d, p)));
+        speed[d] = 1 / slowest;
+    }
+    parallel_deal_out(l->share[at], speed, l->replicas, req->cut[l->cut[at]].groups);
+}
+
+bool parallel_layout_make(struct parallel_layout *l, const struct parallel_request *req, uint32_t mask,
+                          size_t replicas, bool mirrored)
+{
+    size_t ranks = 0;
+    *l = (struct parallel_layout){.replicas = replicas, .mirrored = mirrored, .mask = mask};
+    for (size_t i = 0; i < req->nodes; i++) {
+        const size_t node = mirrored ? (req->nodes - i) % req->nodes : i;
+        if (mask >> node & 1)
+            l->node[ranks++] = node;
+    }
+    l->places = ranks / replicas;
+    for (size_t c = 0; c < req->cuts; c++) {
+        if (req->cut[c].groups < replicas)
+            continue;
+        l->cut[l->cuts] = c;
+        deal_out(l, req, l->cuts++);
+    }
+    return l->cuts > 0;
+}
+
+/* --- the question ----------------------------------------------------------------------------- */
+
+static struct sched_link message(const struct parallel_request *req, size_t from, size_t to, double bytes)
+{
+    const struct parallel_way *way = &req->way[from * req->nodes + to];
+    return (struct sched_link){way->message + bytes * way->byte, way->latency};
+}
+
+/* Each part of a stage's gradients is added up by one replica: a rank sends it what it has of
+ * that, and gives all others the sum of its own. */
+static struct sched_link sum_at(const struct parallel_request *req, const struct parallel_layout *l,
+                                size_t place, size_t sums)
+{
+    struct sched_link most = {0};
+    for (size_t d = 0; d < l->replicas; d++) {
+        double byte = 0;
+        for (size_t e = 0; e < l->replicas; e++) {
+            const struct parallel_way *way =
+                &req->way[node_at(l, d, place) * req->nodes + node_at(l, e, place)];
+            byte += e == d ? 0 : way->byte * (double)(sums + 1) / (double)l->replicas;
+            most.latency = fmax(most.latency, e == d ? 0 : 2 * (way->latency + way->message));
+        }
+        most.transfer = fmax(most.transfer, byte);
+    }
+    return most;
+}
+
+double parallel_sent(size_t sums, size_t replicas)
+{
+    return (double)(sums + 1) * (double)(replicas - 1) / (double)replicas;
+}
+
+/* Of the nodes in a place the one that takes longest. */
+static double handling_at(const struct parallel_request *req, const struct parallel_layout *l, size_t place,
+                          size_t sums)
+{
+    double most = 0;
+    for (size_t d = 0; d < l->replicas && req->handling; d++)
+        most = fmax(most, req->handling[node_at(l, d, place)] * parallel_sent(sums, l->replicas));
+    return most;
+}
+
+static void ask_cut(struct parallel_question *q, const struct parallel_layout *l,
+                    const struct parallel_request *req, size_t at)
+{
+    const struct parallel_cut *from = &req->cut[l->cut[at]];
+    const size_t units = req->layers + 2, ranks = l->places * l->replicas,
+                 sums = parallel_most_sums(l->share[at], l->replicas, from->groups);
+    struct sched_cost *cost = q->cost + at * ranks * units;
+    size_t *held = q->held + at * ranks * units, most = 0, group = 0;
+    for (size_t d = 0; d < l->replicas; d++) {
+        const size_t end = group + l->share[at][d], m = from->microbatches;
+        q->own[at][d] = (end < from->groups ? plan_group_first(end, m, from->groups) : m) -
+                        plan_group_first(group, m, from->groups);
+        most = q->own[at][d] > most ? q->own[at][d] : most;
+        group = end;
+    }
+    for (size_t i = 0; i < ranks; i++) {
+        const size_t replica = i / l->places, place = i % l->places, node = node_at(l, replica, place),
+                     next = node_at(l, replica, (place + 1) % l->places),
+                     before = node_at(l, replica, (place + l->places - 1) % l->places);
+        memcpy(cost + i * units, from->cost + node * units, units * sizeof *cost);
+        memcpy(held + i * units, from->held + node * units, units * sizeof *held);
+        q->link[at][2 * i] = message(req, node, next, from->message);
+        q->link[at][2 * i + 1] = message(req, node, before, from->message);
+    }
+    for (size_t p = 0; p < l->places; p++) {
+        q->sum[at][p] = sum_at(req, l, p, sums);
+        q->handling[at][p] = handling_at(req, l, p, sums);
+    }
+    q->cut[at] = (struct planner_cut){.microbatches = most,
+                                      .own = q->own[at],
+                                      .cost = cost,
+                                      .link = q->link[at],
+                                      .held = held,
+                                      .slot = from->slot,
+                                      .activations = from->activations,
+                                      .sum = l->replicas > 1 ? q->sum[at] : NULL,
+                                      .handling = l->replicas > 1 ? q->handling[at] : NULL};
+}
+
+int parallel_ask(struct parallel_question *q, const struct parallel_layout *l,
+                 const struct parallel_request *req, struct err *err)
+{
+    const size_t ranks = l->places * l->replicas, all = l->cuts * ranks * (req->layers + 2);
+    *q = (struct parallel_question){.cost = calloc(all, sizeof *q->cost),
+                                    .held = calloc(all, sizeof *q->held)};
+    if (!q->cost || !q->held)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t at = 0; at < l->cuts; at++)
+        ask_cut(q, l, req, at);
+    for (size_t i = 0; i < ranks && req->memory; i++)
+        q->memory[i] = req->memory[node_at(l, i / l->places, i % l->places)];
+    q->req = (struct planner_request){.ranks = l->places,
+                                      .layers = req->layers,
+                                      .replicas = l->replicas,
+                                      .grads = req->grads,
+                                      .cut = q->cut,
+                                      .cuts = l->cuts,
+                                      .adapters = req->adapters,
+                                      .memory = req->memory ? q->memory : NULL,
+                                      .schedule = req->schedule,
+                                      .chunks = req->chunks,
+                                      .objective = req->objective,
+                                      .again = req->again};
+    return 0;
+}
+
+void parallel_question_done(struct parallel_question *q)
+{
+    free(q->cost);
+    free(q->held);
+}
