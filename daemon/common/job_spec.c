@@ -167,15 +167,17 @@ static void read_parallel(struct job_spec *s, struct rules *r)
         at = is_good ? next + (*next == ',') : at;
     }
     is_good = !at || (is_good && *s->parallel);
-    demand(r, is_good || !trains,
-           "--parallel takes dp=D for D replicas of the pipeline, tp=T for T nodes that share each stage, pp=P "
-           "for P stages, or several of these: dp=2,tp=2,pp=2; pp=1+2 for a replica of one node and one of "
-           "two; or auto");
+    demand(
+        r, is_good || !trains,
+        "--parallel takes dp=D for D replicas of the pipeline, tp=T for T nodes that share each stage, pp=P "
+        "for P stages, or several of these: dp=2,tp=2,pp=2; pp=1+2 for a replica of one node and one of "
+        "two; or auto");
     demand(r, is_good || trains,
            "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2");
-    demand(r, s->slices < 2 || !*s->unlike,
-           "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "
-           "share a stage: give dp=D and pp=P instead, or leave out tp");
+    demand(
+        r, s->slices < 2 || !*s->unlike,
+        "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "
+        "share a stage: give dp=D and pp=P instead, or leave out tp");
     demand(r, s->slices < 2 || !trains || strcmp(s->schedule, "auto") != 0,
            "--schedule auto does not know --parallel tp=T yet: give a schedule by name");
     demand(r, s->slices < 2 || !trains || !(s->dora || s->lora_init == LORA_INIT_PISSA),

@@ -103,7 +103,7 @@ enum {
     TASK_MAX_NEEDS = 3,
     TASK_MAX_EMITS = 3,
     SLOT_NONE = UINT32_MAX,
-    PLAN_MAX_REPLICAS = 8,        /* of the pipeline, each slice counted */
+    PLAN_MAX_REPLICAS = 8,    /* of the pipeline, each slice counted */
     PLAN_MAX_CELLS = 1 << 18, /* stages · microbatches: keeps its dry run below a second or two */
     PLAN_MAX_PARTS = 1 << 15  /* of gradients, of all stages and steps: for the same reason */
 };

@@ -33,7 +33,7 @@ size_t request_slices(const struct plan_request *req);   /* pipelines of a repli
 size_t request_replicas(const struct plan_request *req); /* and how many replicas there are */
 struct plan_shape request_shape(const struct plan_request *req);
 size_t request_stages(const struct plan_request *req);
-/* Which step one of the schedule's microbatches is of; and how many of each step the pipeline has. */
+/* Which step one of the schedule's microbatches is of; and how many of each the pipeline has. */
 uint32_t build_step(const struct build *b, uint32_t mb);
 size_t build_step_microbatches(const struct build *b);
 struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uint32_t mb);

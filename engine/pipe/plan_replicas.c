@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Several pipelines in one training plan: rank 0 gives each the rows of its microbatches, replicas
- * exchange the gradients of each stage, slice by slice, and rank 0 gets all losses and gives all the
- * clip factor. Pure; called by plan.c, plan_train.c and plan_ends.c. */
+ * exchange the gradients of each stage, slice by slice, and rank 0 gets all losses and gives all
+ * the clip factor. Pure; called by plan.c, plan_train.c and plan_ends.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +132,8 @@ size_t forward_first(const struct plan_request *req, size_t replica, size_t n)
     return req->pipelines ? plan_group_first(group, n, groups) : replica ? n : 0;
 }
 
-/* Has a pipeline no microbatch? Where all train, each has some; in DECODE the first replica alone has
- * any. */
+/* Has a pipeline no microbatch? Where all train, each has some; in DECODE the first replica alone
+ * has any. */
 static bool is_idle(const struct build *b, size_t pipeline)
 {
     const size_t n = b->plan->microbatches, replica = pipeline / request_slices(b->req);

@@ -51,7 +51,8 @@ static double gathering(const struct search *s, const struct sharers *of, const 
 }
 
 /* They are as fast as the slowest of them, and gather while they compute. */
-static struct sched_cost shared_cost(const struct search *s, const struct sharers *of, size_t cut, size_t unit)
+static struct sched_cost shared_cost(const struct search *s, const struct sharers *of, size_t cut,
+                                     size_t unit)
 {
     const struct job_plan *p = &s->h->plan;
     const struct slice_trains all = slices_trains(p, &s->h->config, unit, s->tokens[cut]);

@@ -210,8 +210,8 @@ int replicas_unit_bytes(size_t *ret, const struct head *h, size_t unit, struct e
 {
     size_t layer = unit ? unit - 1 : 0;
     bool inner = unit >= 1 && unit <= h->config.layers;
-    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0,
-                                            replicas_largest(&h->plan) * job_plan_slices(&h->plan));
+    struct stage_spec spec =
+        job_plan_stage(&h->plan, &h->config, 0, replicas_largest(&h->plan) * job_plan_slices(&h->plan));
     for (size_t s = 0; s < h->plan.stages; s++)
         spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
     spec.first_layer = inner ? layer : 0;

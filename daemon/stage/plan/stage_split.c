@@ -54,7 +54,8 @@ static void least_of_pipelines(struct split_inputs *in, const struct head *h, co
     for (size_t d = 0; d < job_plan_pipelines(p); d++) {
         const uint32_t rank = job_plan_rank_at(p, d, s);
         const size_t memory = in->available[rank] / chunks_of(p, rank);
-        const double speed = stage_nodes_speed(nodes, rank) / (p->replicas ? (double)p->share[d / job_plan_slices(p)] : 1);
+        const double speed =
+            stage_nodes_speed(nodes, rank) / (p->replicas ? (double)p->share[d / job_plan_slices(p)] : 1);
         in->speed[s] = !d || speed < in->speed[s] ? speed : in->speed[s];
         in->memory[s] = !d || memory < in->memory[s] ? memory : in->memory[s];
     }

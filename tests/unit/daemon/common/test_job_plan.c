@@ -104,7 +104,7 @@ static void replicas_come_back(void **state)
     json_decref(json);
 }
 
-/* Two replicas of stages that two nodes each share: pipelines 0 and 1 are the slices of the first. */
+/* Two replicas of stages that two nodes share: pipelines 0 and 1 are the slices of the first. */
 static void slices_of_replicas_come_back(void **state)
 {
     (void)state;

@@ -146,8 +146,8 @@ static void test_slices(void **state)
         sched_free(sched[d]);
 }
 
-/* Slices of replicas: gradients go to the same slice of another replica, and one of each replica says
- * the losses. */
+/* Slices of replicas: gradients go to the same slice of another replica, and one of each replica
+ * says the losses. */
 static void test_slices_of_replicas(void **state)
 {
     (void)state;
