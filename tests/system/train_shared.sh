@@ -56,6 +56,9 @@ both dpo --loss dpo
 both orpo --loss orpo --fine-tune-type full
 rows=ids.jsonl model=$cases/llama_tied_bf16/model
 both tied --fine-tune-type full --schedule zbv --micro-batch-size 2
+model=$cases/qwen3_moe/model
+both experts --micro-batch-size 2
+both all-experts --fine-tune-type full --micro-batch-size 2 --schedule zb-h1
 rows='' model=''
 
 say 'a run in two halves'
@@ -92,4 +95,3 @@ refused 'DoRA and --lora-init pissa are not trained where several nodes share a 
 refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa
 refused '--zero 1 divides moments among replicas' --parallel tp=2 --fine-tune-type full --zero 1
 refused 'takes 4 nodes \(2 stages, each shared by 2\), and 2 take part' --parallel tp=2,pp=2
-refused 'has experts, which several nodes cannot share yet while they train' --parallel tp=2 --model "$cases/qwen3_moe/model" --data "$work/ids.jsonl"

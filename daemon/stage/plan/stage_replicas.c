@@ -144,20 +144,29 @@ struct slice_traffic slices_traffic(const struct job_plan *p, const struct confi
 
 struct slice_trains slices_trains(const struct job_plan *p, const struct config *c, size_t unit, double rows)
 {
-    enum { MATRICES = 7, GATHERED_BACK = 7 };
+    enum { ATTENTION = 4, MLP = 3, EXPERTS_BACK = 5 }; /* matrices, and what is gathered going back */
     const double others = (double)(p->slices - 1) / (double)p->slices, each = rows * others * sizeof(float);
     const bool full = p->tune.kind == TUNE_FULL, inner = unit && unit <= c->layers;
-    const size_t inside = c->heads * c->head + c->ffn,
-                 back = (c->heads + 2 * c->kv_heads) * c->head + 2 * c->ffn + 2 * c->dim;
+    const struct config_moe *m = &c->moe;
+    const bool has_experts = inner && config_has_experts(c, unit - 1),
+               is_dense = !has_experts || m->shared_ffn;
+    const size_t chosen = has_experts ? m->chosen * m->ffn : 0, ffn = !has_experts ? c->ffn : m->shared_ffn,
+                 experts = has_experts ? m->experts : 0;
+    const size_t inside = c->heads * c->head + ffn + chosen;
+    /* Of experts the activations and their gradients, then those of gate and up. */
+    const size_t back = (c->heads + 2 * c->kv_heads) * c->head + c->dim + is_dense * (2 * ffn + c->dim) +
+                        has_experts * (4 * chosen + c->dim);
+    const double mlps = (double)(MLP * (is_dense + experts));
     struct slice_trains t = {.forward = slices_traffic(p, c, unit, rows)};
     if (unit > c->layers)
         t.forward = (struct slice_traffic){2, each * (double)(c->vocab + c->dim)};
     if (inner)
-        t.input = (struct slice_traffic){GATHERED_BACK, each * (double)back};
+        t.input = (struct slice_traffic){ATTENTION + MLP * is_dense + EXPERTS_BACK * has_experts,
+                                         each * (double)back};
     if (inner && full)
-        t.weights = (struct slice_traffic){2, each * (double)inside};
+        t.weights = (struct slice_traffic){1 + is_dense + (double)experts, each * (double)inside};
     if (unit && full)
-        t.update = (struct slice_traffic){inner ? MATRICES : 1,
+        t.update = (struct slice_traffic){inner ? ATTENTION + mlps : 1,
                                           (double)replicas_unit_values(p, c, unit) * others * sizeof(float)};
     return t;
 }
