@@ -83,6 +83,10 @@ equal "what is kept" "$(jq -r .parallel kept.plan)" tp=2,pp=2
 shared kept 4 --iters 3 --dropout 0.1 --plan kept.plan
 alike lora-1 kept
 
+say 'a schedule that is found'
+shared found 4 --iters 3 --dropout 0.1 --schedule auto --micro-batch-size 1 --parallel tp=2,pp=2
+alike lora-1 found
+
 # refused SENTENCE ARGS...
 refused() {
     sentence=$1
@@ -90,7 +94,6 @@ refused() {
     limit 60 "$ringctl" local 2 --threads 1 train --model "$llama" --data "$tables" --adapter-out no --iters 1 "$@" >said 2>&1 && fail "not refused: $*"
     holds "what was said of $*" said "$sentence"
 }
-refused '--schedule auto does not know --parallel tp=T' --parallel tp=2 --schedule auto
 refused 'DoRA and --lora-init pissa are not trained where several nodes share a stage' --parallel tp=2 --dora
 refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa
 refused '--zero 1 divides moments among replicas' --parallel tp=2 --fine-tune-type full --zero 1

@@ -314,11 +314,12 @@ static void take(struct head *h, const struct search *s, const struct planner_fo
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->planning.has_split = h->planning.has_shares = true;
     json_decref(h->planning.pace);
-    h->planning.pace = p->replicas ? NULL : pace_of(s, f);
+    h->planning.pace = job_plan_pipelines(p) > 1 ? NULL : pace_of(s, f);
     json_decref(h->planning.forecast);
     h->planning.forecast = forecast_of(s, f);
     json_object_set_new(h->planning.forecast, "left_out", forecast_left_out(s, f));
-    forecast_elsewhere(s, f);
+    if (!p->slices) /* all of a stage's nodes would move */
+        forecast_elsewhere(s, f);
     if (f->mirrored)
         head_mirror(h);
 }
@@ -342,7 +343,7 @@ static int prefer(const struct search *s, struct planner_found *best, const stru
     const size_t *of_node[JOB_MAX_RANKS];
     for (size_t r = 0; r < req->ranks && p->travel_lacks; r++)
         of_node[r] = p->travel_lacks + r * s->units;
-    return p->travel_lacks && !s->h->plan.replicas && best->fits
+    return p->travel_lacks && job_plan_pipelines(&s->h->plan) == 1 && best->fits
                ? planner_prefer(best, &p->travel_spared, of_node, STAGE_TRAVEL_SLACK, req, err)
                : 0;
 }
@@ -375,7 +376,7 @@ int head_search(struct head *h, struct err *err)
     const struct parallel_request all = request_of(&s);
     e = e ? e : search_ask(&s, &all, false, err);
     struct planner_request *req = &s.question.req;
-    req->mirror = !h->plan.replicas && may_mirror(h);
+    req->mirror = job_plan_pipelines(&h->plan) == 1 && may_mirror(h);
     if (!e)
         e = planner_search(&best, &second, req, err);
     if (!e)
