@@ -324,13 +324,20 @@ static struct mat own_rows(struct unit *u, size_t i, struct mat whole)
                : whole;
 }
 
+static void will_need(const struct st *st, const struct stored *s)
+{
+    st_willneed(st, s->t);
+    if (s->rest)
+        st_willneed(st, s->rest);
+}
+
 /* Of a slice its rows alone; of a table that all look up in, what they will ask for is not
  * known. */
 static void read_ahead(const struct unit *u, size_t i, const struct st *st, const struct stored *s)
 {
     const struct mat w = u->block.weights.lin[i].w;
     if (!slice_is_part(u->slice) || u->has_all || (!u->defs[i].grain && u->index))
-        st_willneed(st, s->t);
+        will_need(st, s);
     else if (u->defs[i].grain && !w.step && !w.down)
         st_willneed_part(st, s->t, w.data, s->bytes / u->whole[i] * w.rows);
 }

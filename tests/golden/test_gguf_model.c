@@ -31,6 +31,13 @@
     "\"v_head_dim\":64,\"n_routed_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":256,"      \
     "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"routed_scaling_factor\":2.5,"
 
+#define LINEAR                                                                                               \
+    ",\"full_attention_interval\":2,\"linear_num_key_heads\":2,\"linear_key_head_dim\":32,"                  \
+    "\"partial_rotary_factor\":0.25"
+#define SHARED                                                                                               \
+    ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":256,"                            \
+    "\"shared_expert_intermediate_size\":256"
+
 static const char *const families[] = {
     COMMON("llama") GQA,
     COMMON("qwen2") GQA ",\"tie_word_embeddings\":true",
@@ -66,8 +73,19 @@ static const char *const families[] = {
                              "\"llama_4_scaling_beta\":0.125}",
     COMMON("minimax_m2") GQA ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"rotary_dim\":32,"
                              "\"use_qk_norm\":true",
+    COMMON("qwen3_next") GQA LINEAR SHARED ",\"linear_num_value_heads\":6,\"linear_value_head_dim\":128",
+    COMMON("qwen3_5_text") GQA LINEAR ",\"linear_num_value_heads\":4,\"linear_value_head_dim\":64,"
+                                      "\"tie_word_embeddings\":true",
+    COMMON("qwen3_5_moe_text") GQA LINEAR SHARED
+    ",\"linear_num_value_heads\":6,\"linear_value_head_dim\":128",
 };
-enum { FAMILIES = sizeof families / sizeof *families, LLAMA = 0, LATENT_ONE = 5 };
+enum {
+    FAMILIES = sizeof families / sizeof *families,
+    LLAMA = 0,
+    LATENT_ONE = 5,
+    SPLIT_ONE = FAMILIES - 3, /* one of its projections lies in two tensors */
+    WOVEN_ONE = FAMILIES - 1, /* its value heads lie in another order */
+};
 
 struct world {
     struct temp_dir plain, dir;
@@ -177,6 +195,9 @@ static void odd_forms_are_too(void **state)
     (void)state;
     check_alike(families[LATENT_ONE], (struct gguf_how){.block = BLOCK_Q8_0, .kv_b_parts = true});
     check_alike(families[LLAMA], (struct gguf_how){.block = BLOCK_Q4_K, .split = true});
+    check_alike(families[SPLIT_ONE],
+                (struct gguf_how){.block = BLOCK_Q4_K, .rest = BLOCK_Q8_0, .split = true});
+    check_alike(families[WOVEN_ONE], (struct gguf_how){.block = BLOCK_Q4_K});
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
