@@ -73,9 +73,9 @@ static void put_kinds(struct gguf_maker *k)
     }
     json_t *kinds = json_array();
     for (size_t l = 0; l < layers && l < CONFIG_MAX_LAYERS; l++)
-        json_array_append_new(
-            kinds, json_string((list ? is_flagged(list, l) : (l + 1) % period != 0) ? "linear_attention"
-                                                                                    : "full_attention"));
+        json_array_append_new(kinds, json_string((list ? is_flagged(list, l) : (l + 1) % period != 0)
+                                                     ? "linear_attention"
+                                                     : "full_attention"));
     maker_put(k, "layer_types", kinds);
 }
 
@@ -113,10 +113,7 @@ static const struct linear_name {
     {.gguf = "ssm_ba.weight", .own = "linear_attn.in_proj_ba.weight"},
     {.gguf = "ssm_beta.weight", .own = "linear_attn.in_proj_b.weight", .order = HEADS},
     {.gguf = "ssm_alpha.weight", .own = "linear_attn.in_proj_a.weight", .order = HEADS},
-    {.gguf = "ssm_conv1d.weight",
-     .own = "linear_attn.conv1d.weight",
-     .order = CHANNELS,
-     .shape = GGUF_TAPS},
+    {.gguf = "ssm_conv1d.weight", .own = "linear_attn.conv1d.weight", .order = CHANNELS, .shape = GGUF_TAPS},
     {.gguf = "ssm_a", .own = "linear_attn.A_log", .order = HEADS, .number = GGUF_MINUS_EXP},
     {.gguf = "ssm_dt.bias", .own = "linear_attn.dt_bias", .order = HEADS},
     {.gguf = "ssm_norm.weight", .own = "linear_attn.norm.weight"},
@@ -155,9 +152,8 @@ static const char *put_part(struct gguf_alias *ret, const struct linear_sizes *s
     if (!is_first && !strstr(own, "in_proj_z."))
         return own;
     if (is_first && s->key_heads)
-        ret->parts = (struct mat_rest){.groups = s->key_heads,
-                                      .key = s->key,
-                                      .value = s->value_heads / s->key_heads * s->value};
+        ret->parts = (struct mat_rest){
+            .groups = s->key_heads, .key = s->key, .value = s->value_heads / s->key_heads * s->value};
     return is_first ? first_part : rest_part;
 }
 

@@ -474,7 +474,7 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
     for (size_t i = 0; i < u->ntensors; i++) {
         const struct tensor_def *def = &u->defs[i], whole = unit_whole(u, i);
         if (!weight_bits && c->mixed && forms) {
-            bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, &whole) / whole.rows * def->rows;
+            bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, &whole) * def->rows / whole.rows;
             continue;
         }
         struct quant_form form = quant_form_of(forms, def, c);

@@ -34,8 +34,8 @@ static size_t moved(const struct config_delta *d, size_t at, size_t first, size_
 /* Rows of one key head are q, k, v, z. */
 static size_t split(const struct config_delta *d, size_t at)
 {
-    const size_t values = d->value_heads / d->key_heads * d->value, own = 2 * (d->key + values),
-                 g = at / own, in = at % own, q = d->key_heads * d->key, v = d->key_heads * values;
+    const size_t values = d->value_heads / d->key_heads * d->value, own = 2 * (d->key + values), g = at / own,
+                 in = at % own, q = d->key_heads * d->key, v = d->key_heads * values;
     if (in < d->key)
         return g * d->key + in;
     if (in < 2 * d->key)

@@ -242,18 +242,17 @@ static struct row_form form_of(const struct conversion *v, const struct st_tenso
     return (struct row_form){type, block_values(type), block_bytes(type)};
 }
 
-/* What the file has instead of a model's numbers. */
+/* What the file has instead of a model's numbers; the model gets those that follow from the file. */
 static void change(const struct conversion *v, const struct st_tensor *t, float *x)
 {
-    for (size_t i = 0; adds_one(v, t) && i < t->elements; i++)
-        x[i] += 1;
-    if (!strstr(t->name, "A_log"))
+    const bool one = adds_one(v, t);
+    if (!one && !strstr(t->name, "A_log"))
         return;
     float *again = malloc(t->elements * sizeof *again);
     assert_non_null(again);
     for (size_t i = 0; i < t->elements; i++) {
-        x[i] = -expf(x[i]);
-        again[i] = (float)log(-(double)x[i]); /* what the model then has */
+        x[i] = one ? x[i] + 1 : -expf(x[i]);
+        again[i] = one ? x[i] - 1 : (float)log(-(double)x[i]);
     }
     overwrite(v, t, again);
     free(again);
