@@ -339,6 +339,18 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
     return st_map_dir(ret, dir, want, arg, NULL, err);
 }
 
+bool st_dir_lists(const char *dir)
+{
+    static const char *const names[] = {SINGLE_NAME, INDEX_NAME};
+    bool has = gguf_is_path(dir);
+    for (size_t i = 0; i < 2; i++) {
+        char *path = input_path(dir, names[i]);
+        has = has || !path || input_is_there(path); /* without memory opening it says so */
+        free(path);
+    }
+    return has;
+}
+
 int st_open_heads(struct st **ret, const char *dir, struct err *err)
 {
     return st_set_open_dir(ret, dir, NULL, NULL, (struct st_how){.map = false}, err);

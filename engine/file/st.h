@@ -50,6 +50,8 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
                 struct err *err);
 /* The same without the data: names, types and shapes of all, also of those that are away. */
 int st_open_heads(struct st **ret, const char *dir, struct err *err);
+/* Does it say which tensors there are: is it a GGUF file, or has it one of the two? */
+bool st_dir_lists(const char *dir);
 /* The same, with mappings of `maps` (borrowed until it is closed), which keeps them. */
 int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err);
 int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
