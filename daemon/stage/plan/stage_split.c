@@ -504,11 +504,12 @@ int head_split_on_nodes(struct head *h, struct err *err)
     const bool from_file =
         h->spec.split && !h->spec.dry_run; /* what it takes is held against what was planned */
     h->planning.must_not_time = h->planning.must_not_time || from_file; /* but the job is not kept waiting */
-    if (!e && h->plan.training && !is_found && (h->spec.dry_run || from_file))
+    const bool is_asked = h->spec.dry_run && !h->planning.is_bare;
+    if (!e && h->plan.training && !is_found && (is_asked || from_file))
         head_forecast(h);
     /* Answers of an evaluation end when they end; rows of a stage that is shared are not timed. */
     const bool is_foreseen = h->plan.type != JOB_EVAL && !(h->plan.type == JOB_SERVE && h->plan.slices);
-    if (!e && !h->plan.training && is_foreseen && (h->spec.dry_run || h->spec.forecast))
+    if (!e && !h->plan.training && is_foreseen && (is_asked || (h->spec.forecast && !h->planning.is_bare)))
         (h->plan.type == JOB_SERVE ? rows_forecast_make : decode_forecast_make)(h);
     inputs_done(&in);
     return e;
