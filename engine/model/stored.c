@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/stack_names.h"
+
 #define WEIGHT ".weight"
 #define FP8_SCALES "_scale_inv"
 #define STACK "switch_mlp."
@@ -54,11 +56,13 @@ static bool expert_name(struct expert_name *ret, const char *name)
 bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const struct tensor_def *def)
 {
     struct expert_name n;
+    char tail[TENSOR_NAME];
     if (!expert_name(&n, def->name))
         return false;
     *ret_expert = n.expert;
+    stack_tail(tail, sizeof tail, n.tail, strlen(n.tail));
     snprintf(ret, STORED_NAME, "%.*s%s%s", n.stem, def->name, def->weave == WEAVE_TURNS ? EXPERTS : "." STACK,
-             n.tail);
+             tail);
     return true;
 }
 
@@ -114,10 +118,11 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
     const char *stack = strstr(own, "." STACK), *woven = strstr(own, EXPERTS);
     if (woven && !isdigit((unsigned char)woven[strlen(EXPERTS)]))
         first_woven(ret, own, woven + strlen(EXPERTS));
-    else if (stack)
-        snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own,
-                 stack + strlen("." STACK));
-    else
+    else if (stack) {
+        char tail[TENSOR_NAME];
+        stack_expert_tail(tail, sizeof tail, own, (size_t)(stack - own), stack + strlen("." STACK));
+        snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own, tail);
+    } else
         memcpy(ret, own, sizeof own);
 }
 
