@@ -145,6 +145,10 @@ size_t job_first_waited(const struct job *job, size_t *ret_left);
 void job_waits_for(const struct job *job, char *text, size_t size);
 /* It has said events of that kind up to that step; adapter: "" where there is one. */
 void job_said(struct job *job, const char *kind, const char *adapter, uint64_t step);
+/* Has it? */
+bool job_has_said(const struct job *job, const char *kind, const char *adapter, uint64_t step);
+/* The last step that all of its adapters have said, or said that they left it out; it has a plan. */
+uint64_t job_said_by_all(const struct job *job);
 /* The event "logged", which may be NULL: so much of --log is on the disk. */
 void job_logged(struct job *job, const json_t *event);
 /* job->restore: the newest copies that its ranks have, but none of a step that one of its adapters
