@@ -42,7 +42,8 @@ struct go {
     bool keep;       /* SAVE: every rank puts its newest copies onto its disk as well */
     bool kept;       /* TRAIN: all ranks have, those of the last time */
     bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */
-    /* To rank 1, of a job with copies: what rank 0 has said since the last round (hold/line_feed.h). */
+    /* To rank 1, of a job with copies: what rank 0 has said since the GO before
+     * (hold/line_feed.h). */
     const char *lines; /* [nlines], or NULL: nothing */
     size_t nlines;     /* bytes */
     uint64_t
@@ -60,8 +61,8 @@ struct go {
     uint32_t *held_by;            /* [nheld] the rank that each unit comes from */
     struct sample_adjust *adjust; /* of a decoded GO: what choice.adjust points to, */
     char *own_lines;              /* and what `lines` does */
-    /* All offsets behind mb[].start. Of a decoded GO, go_done frees it, mb, steps, adjust, own_lines,
-     * refs and held_by. */
+    /* All offsets behind mb[].start. Of a decoded GO, go_done frees it, mb, steps, adjust,
+     * own_lines, refs and held_by. */
     uint32_t *starts;
 };
 

@@ -30,8 +30,8 @@ struct runner_setup {
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody
      * wants it. */
     void (*traced)(void *owner, json_t *event);
-    /* Rank 1: n bytes of lines that rank 0 has said (hold/line_feed.h), another node's text. They are
-     * passed on before this rank has copies of a step that they speak of. NULL: nobody wants them. */
+    /* Rank 1: n bytes of lines that rank 0 has said (hold/line_feed.h), another node's text. It
+     * comes before all copies of the steps in it are whole. NULL: nobody wants them. */
     void (*heard)(void *owner, const char *lines, size_t n);
     void (*rounded)(void *owner); /* after every round; may be NULL */
     void (*begun)(void *owner);   /* before the first task there is; may be NULL */

@@ -89,6 +89,7 @@ void job_reset(struct job *job)
                         .log_from = job->log_from,
                         .log_step = job->log_step,
                         .log_lost = job->log_lost,
+                        .is_log_lost = job->is_log_lost,
                         .is_spared = job->is_spared,
                         .lent = job->lent,
                         .shortage = job->shortage,

@@ -424,6 +424,7 @@ void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job
             job_hear_event(l, metrics, job, 0, body);
         json_decref(body);
     }
+    job->log_lost = job->is_log_lost && job->step > step ? job->step : job->log_lost;
     if (job->step > step)
         job_log_note(l, job, "node %s knows what was said of steps %llu to %llu", job_nodes(job)->name[rank],
                      (unsigned long long)step + 1, (unsigned long long)job->step);

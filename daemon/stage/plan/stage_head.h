@@ -138,8 +138,8 @@ int head_plan_tunes(struct head *h, struct err *err);
 void head_keep_cut(struct head *h);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
-/* spec.said from now on, copied: other nodes may have had lines that the daemon did not know when it
- * asked for the plan. NULL: it is as it was. */
+/* spec.said from now on, copied: other nodes may have had lines that the daemon did not know when
+ * it asked for the plan. NULL: it is as it was. */
 void head_take_said(struct head *h, const json_t *said);
 /* Does the daemon have this event of a step already? A job that begins again after a loss says
  * nothing twice. */

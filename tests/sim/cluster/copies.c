@@ -202,12 +202,10 @@ static size_t lost(const struct spawn *s, const struct sim_run *run)
 static void check_lost(const struct spawn *s, const struct sim_job *job)
 {
     const struct sim_run *run = &job->run;
-    const uint64_t made = run->made < job->said ? run->made : job->said;
-    /* A head that lost its words with its power does not go on from copies that are further. After
-     * the last step all copies go, and so they do when the job fails or is cancelled: a head that
-     * loses that word goes on without them. */
-    if (!job->copies || !made || made == job->steps || run->is_over || made + 1 < run->made ||
-        lost(s, run) > (run->ranks > 1))
+    const uint64_t made = run->made;
+    /* After the last step all copies go, and so they do when the job fails or is cancelled: a head
+     * that loses that word goes on without them. */
+    if (!job->copies || !made || made == job->steps || run->is_over || lost(s, run) > (run->ranks > 1))
         return;
     if (s->step + 1 < made)
         sim_wrong("job %zu begins again behind step %llu of %llu, and no more than one node was lost", s->job,

@@ -266,7 +266,7 @@ static void rest(struct spawn *s)
     s->doing = STAGE_LETTING_GO;
     s->in = s->out = s->step = s->given = 0;
     s->leaves_saving = false;
-    s->leaves = s->generates = s->has_prompt = false;
+    s->leaves = s->generates = s->has_prompt = s->passes = false;
     sim_at(&s->event, sim_chance(10) ? 3 * SIM_S : sim_span(100, 50 * SIM_MS)); /* it may compute */
 }
 
@@ -296,6 +296,12 @@ static void begin_step(struct spawn *s)
     compute(s);
 }
 
+static json_t *step_event(const struct spawn *s, uint64_t step)
+{
+    return json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps, "loss",
+                     (double)s->job + 1 / (double)step, "tokens", 8);
+}
+
 static void made_step(struct spawn *s, uint64_t step)
 {
     const struct sim_job *job = job_of(s);
@@ -305,9 +311,7 @@ static void made_step(struct spawn *s, uint64_t step)
     if (s->generates)
         stage_say(s, "token", json_pack("{s:I s:s}", "id", (json_int_t)step, "text", "a"));
     else if (step > s->said)
-        stage_say(s, "step",
-                  json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps,
-                            "loss", (double)s->job + 1 / (double)step, "tokens", 8));
+        stage_say(s, "step", step_event(s, step));
     if (s->doing == STAGE_GONE || s->doing == STAGE_ENDING)
         return;
     const bool is_due = job->save_every && step % job->save_every == 0;
@@ -373,6 +377,35 @@ static void receive(struct spawn *s, uint64_t token)
     compute(s);
 }
 
+static void add_line(char **lines, const char *kind, json_t *line)
+{
+    json_object_set_new(line, "ev", json_string(kind));
+    char *text = json_dumps(line, JSON_COMPACT), *all = xasprintf("%s%s\n", *lines, text);
+    json_decref(line);
+    free(text);
+    free(*lines);
+    *lines = all;
+}
+
+/* With a token rank 1 hears what was said of the steps before (daemon/stage/hold/line_feed.h). */
+static void pass_lines(struct spawn *s, struct spawn *next, uint64_t token)
+{
+    char *lines = xstrdup("");
+    if (!s->passes)
+        add_line(&lines, "said",
+                 s->said ? json_pack("{s:{s:{s:I}}}", "said", "step", "", (json_int_t)s->said)
+                         : json_pack("{s:{}}", "said"));
+    s->passed = s->passes ? s->passed : s->said;
+    s->passes = true;
+    while (s->passed < last_step(s, token)) {
+        s->passed++;
+        add_line(&lines, "step", step_event(s, s->passed));
+    }
+    if (*lines)
+        stage_say(next, "lines", json_pack("{s:s}", "lines", lines));
+    free(lines);
+}
+
 static void on_pass(struct sim_event *event)
 {
     struct spawn *s = (struct spawn *)((char *)event - offsetof(struct spawn, pass)), *next = next_stage(s);
@@ -380,6 +413,8 @@ static void on_pass(struct sim_event *event)
         return;
     const uint64_t token = s->out;
     s->out = 0;
+    if (!s->rank && !s->generates && job_of(s)->copies && next->doing < STAGE_ENDING)
+        pass_lines(s, next, token);
     if (next->doing < STAGE_ENDING)
         receive(next, token);
     if (is_last(token) && (token == STAGE_END || s->rank))
@@ -389,6 +424,8 @@ static void on_pass(struct sim_event *event)
 static void run(struct spawn *s, const json_t *message)
 {
     s->doing = STAGE_IDLE;
+    if (json_object_get(message, "said"))
+        s->said = said_of(message);
     if (!s->rank)
         copies_begin(s, json_object_get(message, "restore"));
     job_of(s)->fitted = true;

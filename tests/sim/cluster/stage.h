@@ -44,6 +44,8 @@ struct spawn {
     uint8_t head[16];
     uint64_t in, out;           /* the token that it has, that it has done with; 0: none */
     uint64_t step, steps, said; /* rank 0 */
+    uint64_t passed;            /* of its steps, as rank 1 has heard them; 0 also before it has heard */
+    bool passes;                /* it has */
     struct progress progress;
     bool leaves_saving;                  /* it is to be on the disk, though there are copies */
     struct sim_file *files[STAGE_FILES]; /* references; the last is its own */
