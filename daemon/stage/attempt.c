@@ -113,10 +113,10 @@ static int open_stages(struct attempt *a, const struct config *config, struct nu
     if (!r)
         r = alloc_scratch(
             &a->scratch, bytes.work,
-            a->plan.stages > job_plan_places_of(&a->plan, job_plan_replica_of(&a->plan, a->rank)), err);
+            a->plan.stages > job_plan_places_of(&a->plan, job_plan_pipeline_of(&a->plan, a->rank)), err);
     slice_lanes_init(&a->slices, &a->plan, a->rank, a->progress);
     for (size_t s = 0; s < a->plan.stages && !r; s++) {
-        struct stage_spec spec = job_plan_stage(&a->plan, config, s, job_plan_replica_of(&a->plan, a->rank));
+        struct stage_spec spec = job_plan_stage(&a->plan, config, s, job_plan_pipeline_of(&a->plan, a->rank));
         spec.cache_dir = dir;
         spec.scratch = &a->scratch;
         spec.maps = maps;

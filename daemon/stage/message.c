@@ -32,7 +32,9 @@ static size_t first_of(const struct messages *m, size_t replica)
 bool message_is_of(const struct messages *m, size_t mb, size_t replica)
 {
     const size_t at = mb % message_step_microbatches(m);
-    return m->plan->slices || (at >= first_of(m, replica) && at < first_of(m, replica + 1));
+    if (m->go->program == PROGRAM_DECODE)
+        return replica == 0;
+    return at >= first_of(m, replica) && at < first_of(m, replica + 1);
 }
 
 struct param_share message_part(const struct messages *m, enum unit_shared what, uint32_t stage,
@@ -53,8 +55,9 @@ static size_t nodes_of(const struct job_plan *p, size_t replica)
                           job_plan_first_group(p, replica + 1));
 }
 
-static size_t rows_size(const struct messages *m, size_t replica)
+static size_t rows_size(const struct messages *m, size_t pipeline)
 {
+    const size_t replica = pipeline / job_plan_slices(m->plan);
     size_t tokens = 0;
     for (size_t mb = 0; mb < m->go->microbatches; mb++)
         if (message_is_of(m, mb, replica))

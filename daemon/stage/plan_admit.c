@@ -279,7 +279,7 @@ static int admit_places(const struct job_plan *p, const struct plan *compiled, s
                 return err_set(err, -EBADMSG,
                                "the head's plan does not fit its own schedule: places has stage %u on rank "
                                "%u, its schedule on rank %zu; same ringd on all nodes?",
-                               stage, job_plan_rank_at(p, job_plan_replica_of(p, r), stage), r);
+                               stage, job_plan_rank_at(p, job_plan_pipeline_of(p, r), stage), r);
         }
     return 0;
 }

@@ -318,7 +318,7 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
     const struct instant began = clock_now();
     e = messages_begin(&r->state.messages, go, &plan->rank[r->state.rank], go->round);
-    watch(r, go->program == PROGRAM_TRAIN && plan->replicas > 1);
+    watch(r, go->program == PROGRAM_TRAIN && r->state.plan->replicas > 1);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
     watch(r, false);
     if (go->program == PROGRAM_TRAIN) {

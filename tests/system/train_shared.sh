@@ -87,8 +87,6 @@ refused() {
     limit 60 "$ringctl" local 2 --threads 1 train --model "$llama" --data "$tables" --adapter-out no --iters 1 "$@" >said 2>&1 && fail "not refused: $*"
     holds "what was said of $*" said "$sentence"
 }
-refused 'replicas .dp=D or pp=P.Q. and tp=T nodes that share a stage do not go together' --parallel tp=2,dp=2
-refused 'tp=T nodes that share a stage do not go together' --parallel tp=2,pp=1+1
 refused '--schedule auto does not know --parallel tp=T' --parallel tp=2 --schedule auto
 refused 'DoRA and --lora-init pissa are not trained where several nodes share a stage' --parallel tp=2 --dora
 refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa

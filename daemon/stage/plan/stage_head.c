@@ -416,6 +416,21 @@ static int check_compute(const struct head *h, struct err *err)
                           p->model, dtype_name(h->config.dtype));
 }
 
+/* A plan that is only asked for needs the config alone: shapes and types follow from it. */
+static int plan_files(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (h->spec.random_init)
+        return 0;
+    h->planning.is_bare = h->spec.dry_run && !st_dir_lists(p->model);
+    if (!h->planning.is_bare)
+        return config_fingerprint(p->fingerprint, p->model, err);
+    stage_say(h->events,
+              "%s has a config and no weights: sizes are computed from the config, and nothing is timed",
+              p->model);
+    return 0;
+}
+
 static int plan_model(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -436,7 +451,7 @@ static int plan_model(struct head *h, struct err *err)
         return r;
     p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;
-    return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
+    return plan_files(h, err);
 }
 
 /* The job as each of its adapters has it. */

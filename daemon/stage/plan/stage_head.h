@@ -46,6 +46,7 @@ struct head_planning {
     bool has_shares;      /* and plan.share by a search */
     bool has_layout;      /* and all that --parallel auto looks for */
     bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
+    bool is_bare;         /* the model is a config alone: nothing of it can be timed, and nothing run */
     size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */
     char lacks_at[33];    /* id of the node that lacks them */
     json_t *forecast;     /* owned: what a step will take, or NULL */
