@@ -296,7 +296,7 @@ static void begin_step(struct spawn *s)
     compute(s);
 }
 
-static json_t *step_event(const struct spawn *s, uint64_t step)
+json_t *stage_step(const struct spawn *s, uint64_t step)
 {
     return json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps, "loss",
                      (double)s->job + 1 / (double)step, "tokens", 8);
@@ -311,7 +311,7 @@ static void made_step(struct spawn *s, uint64_t step)
     if (s->generates)
         stage_say(s, "token", json_pack("{s:I s:s}", "id", (json_int_t)step, "text", "a"));
     else if (step > s->said)
-        stage_say(s, "step", step_event(s, step));
+        stage_say(s, "step", stage_step(s, step));
     if (s->doing == STAGE_GONE || s->doing == STAGE_ENDING)
         return;
     const bool is_due = job->save_every && step % job->save_every == 0;
@@ -377,35 +377,6 @@ static void receive(struct spawn *s, uint64_t token)
     compute(s);
 }
 
-static void add_line(char **lines, const char *kind, json_t *line)
-{
-    json_object_set_new(line, "ev", json_string(kind));
-    char *text = json_dumps(line, JSON_COMPACT), *all = xasprintf("%s%s\n", *lines, text);
-    json_decref(line);
-    free(text);
-    free(*lines);
-    *lines = all;
-}
-
-/* With a token rank 1 hears what was said of the steps before (daemon/stage/hold/line_feed.h). */
-static void pass_lines(struct spawn *s, struct spawn *next, uint64_t token)
-{
-    char *lines = xstrdup("");
-    if (!s->passes)
-        add_line(&lines, "said",
-                 s->said ? json_pack("{s:{s:{s:I}}}", "said", "step", "", (json_int_t)s->said)
-                         : json_pack("{s:{}}", "said"));
-    s->passed = s->passes ? s->passed : s->said;
-    s->passes = true;
-    while (s->passed < last_step(s, token)) {
-        s->passed++;
-        add_line(&lines, "step", step_event(s, s->passed));
-    }
-    if (*lines)
-        stage_say(next, "lines", json_pack("{s:s}", "lines", lines));
-    free(lines);
-}
-
 static void on_pass(struct sim_event *event)
 {
     struct spawn *s = (struct spawn *)((char *)event - offsetof(struct spawn, pass)), *next = next_stage(s);
@@ -414,7 +385,7 @@ static void on_pass(struct sim_event *event)
     const uint64_t token = s->out;
     s->out = 0;
     if (!s->rank && !s->generates && job_of(s)->copies && next->doing < STAGE_ENDING)
-        pass_lines(s, next, token);
+        copies_pass_lines(s, next, last_step(s, token));
     if (next->doing < STAGE_ENDING)
         receive(next, token);
     if (is_last(token) && (token == STAGE_END || s->rank))

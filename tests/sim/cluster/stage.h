@@ -55,6 +55,7 @@ struct spawn {
 
 void stage_say(struct spawn *s, const char *kind, json_t *event);
 size_t stage_first_layer(size_t rank, size_t ranks);
+json_t *stage_step(const struct spawn *s, uint64_t step); /* its event: a new object */
 /* Of the attempt of that stage; NULL: that rank has no process. */
 /* The plan of the job that it works on; mapped [STAGE_UNITS] lives as long. Jobs that share a model
  * have the same path in it. */
@@ -73,6 +74,9 @@ json_t *copies_report(const struct spawn *s);
 /* As hold_give and hold_take do. False: the copy has not come. */
 void copies_give(struct spawn *s, uint64_t step);
 bool copies_take(struct spawn *s, uint64_t step);
+/* With a token rank 1 hears what was said up to that step (daemon/stage/hold/line_feed.h). s: of
+ * rank 0. */
+void copies_pass_lines(struct spawn *s, struct spawn *next, uint64_t step);
 /* The step that rank 0 goes on from: `restore` is NULL, or the head's choice. */
 void copies_begin(struct spawn *s, const json_t *restore);
 

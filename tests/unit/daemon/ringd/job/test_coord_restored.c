@@ -434,8 +434,8 @@ static json_t *step_line(unsigned number)
 static void say_ready_with_lines(struct head *h, const struct job *job, unsigned first, unsigned last)
 {
     json_t *lines = json_array();
-    for (unsigned i = first; i <= last; i++)
-        json_array_append_new(lines, step_line(i));
+    while (first + json_array_size(lines) <= last)
+        json_array_append_new(lines, step_line(first + (unsigned)json_array_size(lines)));
     say(h, job, 1, "job-ready",
         json_pack("{s:[[i,i]] s:{s:{s:{s:i}} s:o}}", "layers", 1, 2, "lines", "before", "step", "", first - 1,
                   "lines", lines));
@@ -459,8 +459,7 @@ static void holds_tokens(struct head *h, unsigned tokens)
 {
     char *unfinished = store_unfinished(h->store), want[40];
     snprintf(want, sizeof want, "\"tokens\":%u,", tokens);
-    if (!strstr(unfinished, want))
-        fail_msg("no %s in %s", want, unfinished);
+    assert_non_null(strstr(unfinished, want));
     free(unfinished);
 }
 

@@ -41,9 +41,11 @@ static void lines_are_kept_behind_what_was_said_before(void **state)
     add(&l, "{\"ev\":\"said\",\"said\":{\"step\":{\"\":4}}}\n" STEP(5));
     add(&l, STEP(6) "{\"ev\":\"valid\",\"step\":6}\n" STEP(7));
     has(&l, 0,
-        "{\"before\":{\"step\":{\"\":4}},\"lines\":[{\"ev\":\"step\",\"step\":5},{\"ev\":\"step\",\"step\":6},"
+        "{\"before\":{\"step\":{\"\":4}},\"lines\":[{\"ev\":\"step\",\"step\":5},{\"ev\":\"step\",\"step\":6}"
+        ","
         "{\"ev\":\"valid\",\"step\":6},{\"ev\":\"step\",\"step\":7}]}");
-    has(&l, 7, "{\"before\":{\"step\":{\"\":6},\"valid\":{\"\":6}},\"lines\":[{\"ev\":\"step\",\"step\":7}]}");
+    has(&l, 7,
+        "{\"before\":{\"step\":{\"\":6},\"valid\":{\"\":6}},\"lines\":[{\"ev\":\"step\",\"step\":7}]}");
     /* The next attempt. */
     add(&l, "{\"ev\":\"said\",\"said\":{\"step\":{\"\":7}}}\n");
     has(&l, 0, "{\"before\":{\"step\":{\"\":7}},\"lines\":[]}");
@@ -58,7 +60,8 @@ static void the_latest_decision_outlives_its_line(void **state)
     add(&l, "{\"ev\":\"said\",\"said\":{}}\n{\"ev\":\"so-far\",\"step\":1,\"so_far\":{\"skipped\":1}}\n"
             "{\"ev\":\"so-far\",\"step\":2,\"so_far\":{\"skipped\":2}}\n" STEP(3));
     has(&l, 3,
-        "{\"before\":{\"so-far\":{\"\":{\"ev\":\"so-far\",\"so_far\":{\"skipped\":2},\"step\":2}}},\"lines\":[{"
+        "{\"before\":{\"so-far\":{\"\":{\"ev\":\"so-far\",\"so_far\":{\"skipped\":2},\"step\":2}}},\"lines\":"
+        "[{"
         "\"ev\":\"step\",\"step\":3}]}");
     line_log_clear(&l);
 }
@@ -71,7 +74,8 @@ static void of_too_many_the_newest_stay(void **state)
     (void)state;
     add(&l, "{\"ev\":\"said\",\"said\":{}}\n");
     for (int i = 1; i <= LINES; i++) {
-        snprintf(line, sizeof line, "{\"ev\":\"step\",\"step\":%d,\"adapter\":\"%*s\"}\n", i, 40, i % 2 ? "a" : "b");
+        snprintf(line, sizeof line, "{\"ev\":\"step\",\"step\":%d,\"adapter\":\"%*s\"}\n", i, 40,
+                 i % 2 ? "a" : "b");
         add(&l, line);
         assert_true(l.bytes <= LINE_LOG_BYTES);
     }
@@ -97,7 +101,8 @@ static void what_cannot_be_read_leaves_nothing(void **state)
         "{\"ev\":\"step\",\"step\":-1}\n",
         "{\"ev\":\"done\",\"step\":6}\n",
         "{\"ev\":\"said\",\"said\":7}\n",
-        "{\"ev\":\"step\",\"step\":6,\"adapter\":\"12345678901234567890123456789012345678901234567890123456789012345\"}\n",
+        "{\"ev\":\"step\",\"step\":6,\"adapter\":"
+        "\"12345678901234567890123456789012345678901234567890123456789012345\"}\n",
     };
     struct line_log l = {0};
     (void)state;
