@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/hold/line_feed.h"
 #include "engine/layer/layer.h"
 
 /* --- sizes ------------------------------------------------------------------------------------ */
@@ -109,7 +110,8 @@ size_t message_size(const struct messages *m, const struct msg_key *key, uint32_
     case MSG_PARAM: return m->pieces->piece[key->mb].n * sizeof(float);
     case MSG_GO:
         return go_max_size(m->plan->round_steps * m->plan->microbatches, m->plan->seqs, m->plan->round_steps,
-                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0);
+                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0,
+                           line_feed_room(m->plan));
     case MSG_ROWS: return rows_size(m, key->mb);
     case MSG_LOSSES: return losses_size(m, key->mb, replica);
     case MSG_PART: return of_part(m, UNIT_GRADS, key) * nodes_of(m->plan, replica);

@@ -40,6 +40,15 @@ void head_say_positions(struct head *h, size_t n, const char *what)
         what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
 }
 
+void head_take_said(struct head *h, const json_t *said)
+{
+    if (!said)
+        return;
+    json_decref(h->said);
+    h->said = json_deep_copy(said);
+    h->spec.said = h->said;
+}
+
 bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step)
 {
     const json_t *until = json_object_get(json_object_get(h->spec.said, kind), h->adapters[adapter].name);
@@ -537,6 +546,7 @@ void head_done(struct head *h)
     st_close(h->planning.heads);
     json_decref(h->planning.nodes);
     json_decref(h->json);
+    json_decref(h->said);
     chat_inbox_done(&h->inbox);
     ask_inbox_done(&h->asks);
 }
