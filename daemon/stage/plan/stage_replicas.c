@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/stage_nodes.h"
 #include "engine/model/param_piece.h"
@@ -22,9 +23,9 @@ size_t replicas_groups(const struct head *h, size_t m)
 /* --- how many --------------------------------------------------------------------------------- */
 
 /* A job that has lost a node goes on with fewer replicas: its bits are the same. */
-static size_t fewer(const struct head *h, size_t replicas, size_t places)
+static size_t fewer(const struct head *h, size_t nodes, size_t replicas, size_t places)
 {
-    const size_t fit = h->plan.ranks / places;
+    const size_t fit = nodes / places;
     return h->spec.said && fit && fit < replicas ? fit : replicas;
 }
 
@@ -40,20 +41,23 @@ static int check_lines(const struct job_spec *s, size_t lines, size_t places, st
 int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
-    size_t replicas = s->replicas ? s->replicas : 1;
+    size_t replicas = s->replicas ? s->replicas : 1, n = alike_nodes(h, replicas);
     size_t places = s->places ? s->places : lines ? lines : n / replicas;
     int r = check_lines(s, lines, places, err);
     if (r)
         return r;
     places = places ? places : 1;
-    replicas = fewer(h, replicas, places);
+    replicas = fewer(h, n, replicas, places);
+    n = alike_nodes(h, replicas);
     if (replicas * places > n && (s->replicas || s->places))
-        return err_set(
-            err, -EINVAL,
-            "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
-            "or lower dp or pp",
-            s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n, n == 1 ? "s" : "");
+        return alike_explain(
+            h, replicas,
+            err_set(err, -EINVAL,
+                    "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
+                    "or lower dp or pp",
+                    s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n,
+                    n == 1 ? "s" : ""),
+            err);
     h->plan.replicas = replicas > 1 ? replicas : 0;
     h->plan.divided = h->plan.replicas && s->zero;
     h->plan.copies = h->plan.copies && !h->plan.divided;
@@ -70,8 +74,12 @@ static bool is_again(const struct job_spec *s)
 int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
-    size_t slices = s->slices ? s->slices : 1, places = s->places ? s->places : lines ? lines : n / slices;
+    size_t slices = s->slices ? s->slices : 1, n = alike_nodes(h, slices);
+    if (is_again(s) && n < slices) { /* a node has come that rounds otherwise */
+        slices = 1;
+        n = h->plan.ranks;
+    }
+    size_t places = s->places ? s->places : lines ? lines : n / slices;
     int r = check_lines(s, lines, places, err);
     if (r)
         return r;
@@ -83,11 +91,14 @@ int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *e
         slices = 1, places = n;
     places = places ? places : 1;
     if (slices * places > n)
-        return err_set(
-            err, -EINVAL,
-            "--parallel %s takes %zu nodes (%zu stage%s, each shared by %zu), and %zu take%s part: "
-            "add nodes, or lower tp or pp",
-            s->parallel, slices * places, places, places == 1 ? "" : "s", slices, n, n == 1 ? "s" : "");
+        return alike_explain(
+            h, slices,
+            err_set(err, -EINVAL,
+                    "--parallel %s takes %zu nodes (%zu stage%s, each shared by %zu), and %zu take%s part: "
+                    "add nodes, or lower tp or pp",
+                    s->parallel, slices * places, places, places == 1 ? "" : "s", slices, n,
+                    n == 1 ? "s" : ""),
+            err);
     h->plan.slices = slices > 1 ? slices : 0;
     *ret_ranks = slices * places;
     return slice_check(&h->config, slices, h->plan.training, err);
