@@ -11,9 +11,10 @@
 
 #include "engine/err.h"
 
-/* nodes: [{"name", "speed", "memory", "slowness", "kernels"}, …] in ring order, the head's first,
- * at most 16. Sets of `ranks` of them, each a mask of places, with the head in all. The best comes first: that
- * which is fastest, then has fewest hops that another node must relay, then has most memory.
+/* nodes: [{"name", "speed", "memory", "slowness", "kernels"}, …] in ring order, the head's
+ * first, at most 16. Sets of `ranks` of them, each a mask of places, with the head in all. The best
+ * comes first: that which is fastest, then has fewest hops that another node must relay, then has
+ * most memory.
  * `wanted`: names that alone may be in it, or NULL; `apart`: places that may not, a bit each. ret:
  * at most `most` of them, the caller's. Returns how many; 0: there is none. */
 size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks, const json_t *wanted,

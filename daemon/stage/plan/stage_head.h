@@ -102,9 +102,9 @@ void head_done(struct head *h);
 /* As new, but for the tokenizer and the rows that it has read: the next plan is of the same job. */
 void head_rest(struct head *h);
 
-/* nodes: [{"id","name","kernels","speed","slowness","memory","mbps","mapped"}, …] in ring order, the
- * head's first; `mapped` is what stages of other jobs map there: [{"job","weights","units"}, …],
- * with the key of mapped.h and runs of units, first one and the one after the last in turns.
+/* nodes: [{"id","name","kernels","speed","slowness","memory","mbps","mapped"}, …] in ring order,
+ * the head's first; `mapped` is what stages of other jobs map there: [{"job","weights","units"},
+ * …], with the key of mapped.h and runs of units, first one and the one after the last in turns.
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
  * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
