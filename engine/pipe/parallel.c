@@ -157,7 +157,7 @@ static int add_set(struct parallel_search *x, uint32_t mask, size_t ranks, struc
     for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks && !e; replicas++)
         for (size_t way = 0; way < (x->req->mirror && ranks > 2 ? 2 : 1) && !e; way++) {
             struct look look = {0};
-            if (!is_wanted(x->req, ranks, replicas) ||
+            if (!is_wanted(x->req, ranks, replicas) || (replicas > 1 && mask & x->req->apart) ||
                 !parallel_layout_make(&look.layout, x->req, mask, replicas, way == 1) ||
                 look_shortly(&look, x->req, &x->why))
                 continue;

@@ -34,6 +34,7 @@ struct parallel_request {
     const size_t *grads;            /* [layers + 2] bytes of a unit's gradients */
     const double *handling;  /* [nodes] seconds of the CPUs for a byte that is sent, and one that comes */
     const size_t *memory;    /* [nodes], or NULL = enough */
+    uint32_t apart;          /* nodes, a bit each, in no plan of several replicas; not node 0 */
     size_t replicas, places; /* only so many, and nodes of each; 0 = any */
     size_t adapters, chunks; /* as in planner_request, and so on */
     const char *schedule;

@@ -55,6 +55,7 @@ struct head_planning {
         travel_lacks; /* owned: [ranks · (layers + 2)] bytes of each unit that a rank's node lacks; NULL: none */
     struct st *heads;     /* owned: of a model with a name, while it is planned; or NULL */
     size_t travel_spared; /* so many bytes need not travel, for the split was chosen by that */
+    char kernels[64];     /* what the CPUs of its nodes compute with, each once: "avx2+neon" */
     json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */
 };
 
@@ -103,9 +104,9 @@ void head_done(struct head *h);
 /* As new, but for the tokenizer and the rows that it has read: the next plan is of the same job. */
 void head_rest(struct head *h);
 
-/* nodes: [{"id","name","speed","slowness","memory","mbps","mapped"}, …] in ring order, the head's
- * first; `mapped` is what stages of other jobs map there: [{"job","weights","units"}, …], with the
- * key of mapped.h and runs of units, first one and the one after the last in turns.
+/* nodes: [{"id","name","kernels","speed","slowness","memory","mbps","mapped"}, …] in ring order,
+ * the head's first; `mapped` is what stages of other jobs map there: [{"job","weights","units"},
+ * …], with the key of mapped.h and runs of units, first one and the one after the last in turns.
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
  * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
@@ -134,6 +135,8 @@ int head_plan_tunes(struct head *h, struct err *err);
 #define HEAD_SO_FAR "so_far"
 /* And how many rows a microbatch had. */
 #define HEAD_MICRO_BATCH "micro_batch_size"
+/* And what the CPUs of its nodes computed with. */
+#define HEAD_KERNELS "kernels"
 /* Where nobody says how many rows a microbatch has, a run that is resumed goes on with as many as
  * it began with, whatever --parallel auto would choose. */
 void head_keep_cut(struct head *h);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/stage_nodes.h"
 #include "engine/model/param_piece.h"
@@ -23,9 +24,9 @@ size_t replicas_groups(const struct head *h, size_t m)
 /* --- how many --------------------------------------------------------------------------------- */
 
 /* A job that has lost a node goes on with fewer replicas: its bits are the same. */
-static size_t fewer(const struct head *h, size_t replicas, size_t places)
+static size_t fewer(const struct head *h, size_t nodes, size_t replicas, size_t places)
 {
-    const size_t fit = h->plan.ranks / places;
+    const size_t fit = nodes / places;
     return h->spec.said && fit && fit < replicas ? fit : replicas;
 }
 
@@ -48,20 +49,23 @@ static void take_replicas(struct head *h, size_t replicas)
 int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
-    size_t replicas = s->replicas ? s->replicas : 1;
+    size_t replicas = s->replicas ? s->replicas : 1, n = alike_nodes(h, replicas);
     size_t places = s->places ? s->places : lines ? lines : n / replicas;
     int r = check_lines(s, lines, places, err);
     if (r)
         return r;
     places = places ? places : 1;
-    replicas = fewer(h, replicas, places);
+    replicas = fewer(h, n, replicas, places);
+    n = alike_nodes(h, replicas);
     if (replicas * places > n && (s->replicas || s->places))
-        return err_set(
-            err, -EINVAL,
-            "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
-            "or lower dp or pp",
-            s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n, n == 1 ? "s" : "");
+        return alike_explain(
+            h, replicas,
+            err_set(err, -EINVAL,
+                    "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
+                    "or lower dp or pp",
+                    s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n,
+                    n == 1 ? "s" : ""),
+            err);
     take_replicas(h, replicas);
     *ret_ranks = replicas * places < n ? replicas * places : n;
     return 0;
@@ -107,8 +111,12 @@ static int too_few(const struct job_spec *s, const struct shape_of_job *j, size_
 int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
     struct shape_of_job j = {.replicas = s->replicas ? s->replicas : 1, .slices = s->slices ? s->slices : 1};
+    size_t n = alike_nodes(h, j.replicas * j.slices);
+    if (is_again(s) && n < j.slices) { /* a node has come that rounds otherwise */
+        j.replicas = j.slices = 1;
+        n = h->plan.ranks;
+    }
     j.places = s->places ? s->places : lines ? lines : n / (j.replicas * j.slices);
     int r = check_lines(s, lines, j.places, err);
     if (r)
@@ -117,7 +125,7 @@ int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *e
         shrink(&j, n);
     j.places = j.places ? j.places : 1;
     if (nodes_of(&j) > n)
-        return too_few(s, &j, n, err);
+        return alike_explain(h, j.replicas * j.slices, too_few(s, &j, n, err), err);
     take_replicas(h, j.replicas);
     h->plan.slices = j.slices > 1 ? j.slices : 0;
     *ret_ranks = nodes_of(&j);

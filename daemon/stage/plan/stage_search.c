@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/stage/plan/handling_cost.h"
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search_impl.h"
@@ -439,6 +440,7 @@ int layouts_find(struct layouts **ret, struct head *h, struct err *err)
     int e = search_init(&l->s, h, !strcmp(h->spec.schedule, "auto"), err);
     struct parallel_request req = request_of(&l->s);
     req.mirror = may_mirror(h);
+    req.apart = alike_left_out(h, PLAN_MAX_REPLICAS);
     e = e ? e : parallel_search(l->found, &l->n, &req, err);
     if (e) {
         layouts_free(l);
