@@ -242,9 +242,13 @@ netns: all $(netns_bin)
 chaos: JOBS := $(if $(filter command line,$(origin SEEDS)),$(SEEDS),50)
 chaos: all
 	@tests/run chaos $(B) $(JOBS) $(FROM)
-# Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
-arm64:
-	@tests/arm64/run "$(BUILD_DEPS)"
+# Built for arm64, and run there by qemu: the arithmetic, and a node of a ring. Needs root, a cross compiler and qemu-user-static.
+arm64: all
+	@tests/arm64/run "$(BUILD_DEPS)" $(B)
+# One kernel after the other, for qemu to count instructions of: no libraries, so that it starts with few.
+loops     := $(B)/tests/arm64/kernel_loops
+$(loops): %: %.o $(call lib,engine)
+	$(call say,LINK,$@) $(CC) -static -no-pie $(LDFLAGS) -o $@ $^ -lm
 # What answers for a model to the clients that npm has.
 answer    := $(B)/tests/web/lib/answer
 $(answer): %: %.o $(call lib,ringd common net engine)
