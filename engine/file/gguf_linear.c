@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Linear layers in GGUF files (architectures qwen3next, qwen35, qwen35moe), as llama.cpp lays them
- * out: what their tensors are called, which of them lie in another order or as other numbers, and
- * what metadata say of them. Called by gguf_names.c and gguf_arch.c; any thread, no state.
+ * out: what their tensors are called, and which of them lie in another order or as other numbers.
+ * Called by gguf_names.c; any thread, no state.
  *
  * Value heads of qwen35 lie so that heads of one key head are apart: first the first value head of
  * each key head, then the second of each. That holds for rows of the projections, channels of the
- * convolution, elements of the gates, and columns of out_proj. In qwen3next in_proj_qkvz lies in two
- * tensors, of q, k and v and of z. A is stored as −e^A_log. */
-#include <errno.h>
+ * convolution, elements of the gates, and columns of out_proj. In qwen3next in_proj_qkvz lies in
+ * two tensors, of q, k and v and of z. A is stored as −e^A_log. */
 #include <stdio.h>
 #include <string.h>
 
-#include "file/config.h"
 #include "file/gguf_model_impl.h"
 
 enum { HEADS_MOST = 1 << 10, WIDTH_MOST = 1 << 10, TAPS_MOST = 8 };
@@ -48,51 +46,6 @@ static size_t layers_of(const struct gguf *g)
 {
     const int64_t all = whole_of(g, "block_count"), extra = whole_of(g, "nextn_predict_layers");
     return all > extra && extra >= 0 ? (size_t)(all - extra) : 0;
-}
-
-/* --- metadata --------------------------------------------------------------------------------- */
-
-static bool is_flagged(const struct gguf_value *list, size_t i)
-{
-    int64_t is = 0;
-    return list->type == GGUF_BOOL ? list->at[i] : gguf_whole(list, i, &is) && is;
-}
-
-/* A flag for each layer, or one of each few that is not linear. */
-static void put_kinds(struct gguf_maker *k)
-{
-    const struct gguf_value *list = maker_value(k->g, k->arch, "attention.recurrent_layers");
-    const int64_t every = maker_whole(k, "full_attention_interval");
-    const size_t layers = layers_of(k->g), period = every > 0 ? (size_t)every : 4;
-    if (list && (!list->is_array || list->count < layers)) {
-        if (!k->r)
-            k->r = err_set(k->err, -EBADMSG,
-                           "%s.attention.recurrent_layers does not have a flag for each of the %zu layers",
-                           k->arch, layers);
-        return;
-    }
-    json_t *kinds = json_array();
-    for (size_t l = 0; l < layers && l < CONFIG_MAX_LAYERS; l++)
-        json_array_append_new(kinds, json_string((list ? is_flagged(list, l) : (l + 1) % period != 0)
-                                                     ? "linear_attention"
-                                                     : "full_attention"));
-    maker_put(k, "layer_types", kinds);
-}
-
-void maker_put_linear(struct gguf_maker *k)
-{
-    const int64_t inner = maker_needed(k, "ssm.inner_size"), heads = maker_needed(k, "ssm.time_step_rank"),
-                  extra = maker_whole(k, "nextn_predict_layers");
-    if (!k->r && (heads < 1 || inner % heads))
-        k->r = err_set(k->err, -EBADMSG, "%s.ssm.inner_size %lld is not %s.ssm.time_step_rank %lld heads",
-                       k->arch, (long long)inner, k->arch, (long long)heads);
-    maker_put_needed(k, "linear_num_key_heads", "ssm.group_count");
-    maker_put(k, "linear_num_value_heads", json_integer(heads));
-    maker_put_needed(k, "linear_key_head_dim", "ssm.state_size");
-    maker_put(k, "linear_value_head_dim", json_integer(heads > 0 ? inner / heads : 0));
-    maker_put_needed(k, "linear_conv_kernel_dim", "ssm.conv_kernel");
-    maker_put(k, "mtp_num_hidden_layers", json_integer(extra > 0 ? extra : 0));
-    put_kinds(k);
 }
 
 /* --- names and orders ------------------------------------------------------------------------- */

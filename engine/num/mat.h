@@ -34,9 +34,9 @@ static inline size_t mat_head_stored(struct mat_heads h, size_t stored)
     return mat_stored_head((struct mat_heads){h.first, h.width, h.each, h.groups}, stored);
 }
 
-/* The other part of a matrix whose rows lie in two. llama.cpp splits in_proj_qkvz, which has for each
- * of `groups` key heads rows of q and k, `key` each, then of v and z, `value` each: one part has all
- * of q, then of k, then of v, the other all of z. groups 0: there is one part. */
+/* The other part of a matrix whose rows lie in two. llama.cpp splits in_proj_qkvz, which has for
+ * each of `groups` key heads rows of q and k, `key` each, then of v and z, `value` each: one part
+ * has all of q, then of k, then of v, the other all of z. groups 0: there is one part. */
 struct mat_rest {
     const void *data;
     enum dtype dtype;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a config alone says of a model's size: for golden cases the bytes that their files hold, unit
- * for unit, and for released models the number of parameters that their makers publish. */
+ * What a config alone says of a model's size: for golden cases the bytes that their files hold,
+ * unit for unit, and for released models the number of parameters that their makers publish. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,8 +40,8 @@ static struct stage_spec whole(const char *dir, const struct config *c)
 
 /* --- golden cases ----------------------------------------------------------------------------- */
 
-/* Matrices are what is mapped: no vectors, also none of several experts in one tensor, and no taps of
- * convolutions. */
+/* Matrices are what is mapped: no vectors, also none of several experts in one tensor, and no taps
+ * of convolutions. */
 static bool is_mapped(const struct st_tensor *t)
 {
     const size_t n = strlen(t->name);
@@ -77,7 +77,8 @@ static void check_case(const char *name)
     must(stage_measure_units(got, &spec, &err), &err);
     for (size_t u = 0; u < c.layers + 2; u++)
         if (got[u] != want[u])
-            fail_msg("%s: unit %zu has %zu bytes by its config, and %zu in its files", name, u, got[u], want[u]);
+            fail_msg("%s: unit %zu has %zu bytes by its config, and %zu in its files", name, u, got[u],
+                     want[u]);
     temp_dir_free(&bare);
 }
 

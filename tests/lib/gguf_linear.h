@@ -9,8 +9,8 @@
 #include "file/st.h"
 #include "tests/lib/gguf.h"
 
-/* Where row `at` of the tensor goes; of convolutions and vectors an element. Of in_proj_qkvz rows of
- * z follow all the others. Of tensors of other layers `at`. */
+/* Where row `at` of the tensor goes; of convolutions and vectors an element. Of in_proj_qkvz rows
+ * of z follow all the others. Of tensors of other layers `at`. */
 size_t gguf_linear_row(const struct config *c, const char *name, size_t at);
 /* Which column of Hugging Face's stands at place `at`. */
 size_t gguf_linear_col(const struct config *c, const char *name, size_t at);

@@ -242,7 +242,7 @@ static struct row_form form_of(const struct conversion *v, const struct st_tenso
     return (struct row_form){type, block_values(type), block_bytes(type)};
 }
 
-/* What the file has instead of a model's numbers; the model gets those that follow from the file. */
+/* What the file has instead of a model's numbers; the model gets those that follow from it. */
 static void change(const struct conversion *v, const struct st_tensor *t, float *x)
 {
     const bool one = adds_one(v, t);
