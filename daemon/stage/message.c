@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/hold/line_feed.h"
 #include "engine/layer/layer.h"
 #include "engine/num/zero_blocks.h"
 
@@ -32,7 +33,9 @@ static size_t first_of(const struct messages *m, size_t replica)
 bool message_is_of(const struct messages *m, size_t mb, size_t replica)
 {
     const size_t at = mb % message_step_microbatches(m);
-    return m->plan->slices || (at >= first_of(m, replica) && at < first_of(m, replica + 1));
+    if (m->go->program == PROGRAM_DECODE)
+        return replica == 0;
+    return at >= first_of(m, replica) && at < first_of(m, replica + 1);
 }
 
 struct param_share message_part(const struct messages *m, enum unit_shared what, uint32_t stage,
@@ -53,8 +56,9 @@ static size_t nodes_of(const struct job_plan *p, size_t replica)
                           job_plan_first_group(p, replica + 1));
 }
 
-static size_t rows_size(const struct messages *m, size_t replica)
+static size_t rows_size(const struct messages *m, size_t pipeline)
 {
+    const size_t replica = pipeline / job_plan_slices(m->plan);
     size_t tokens = 0;
     for (size_t mb = 0; mb < m->go->microbatches; mb++)
         if (message_is_of(m, mb, replica))
@@ -119,7 +123,8 @@ size_t message_size(const struct messages *m, const struct msg_key *key, uint32_
     case MSG_PARAM: return m->pieces->piece[key->mb].n * sizeof(float);
     case MSG_GO:
         return go_max_size(m->plan->round_steps * m->plan->microbatches, m->plan->seqs, m->plan->round_steps,
-                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0);
+                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0,
+                           line_feed_room(m->plan));
     case MSG_ROWS: return rows_size(m, key->mb);
     case MSG_LOSSES: return losses_size(m, key->mb, replica);
     case MSG_PART:

@@ -74,7 +74,7 @@ int messages_begin(struct messages *m, const struct go *go, const struct plan_ra
 
 /* Microbatches of a step, or of a round of losses alone. */
 size_t message_step_microbatches(const struct messages *m);
-/* Is a microbatch of the round one of that replica's? All are of each slice. */
+/* Is a microbatch of the round one of that replica's? A generation's are all of the first. */
 bool message_is_of(const struct messages *m, size_t mb, size_t replica);
 /* Sequences of a microbatch whose log-probabilities come behind its loss: those of pairs. */
 size_t message_answers(const struct messages *m, size_t mb);

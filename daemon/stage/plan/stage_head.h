@@ -46,6 +46,7 @@ struct head_planning {
     bool has_shares;      /* and plan.share by a search */
     bool has_layout;      /* and all that --parallel auto looks for */
     bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
+    bool is_bare;         /* the model is a config alone: nothing of it can be timed, and nothing run */
     size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */
     char lacks_at[33];    /* id of the node that lacks them */
     json_t *forecast;     /* owned: what a step will take, or NULL */
@@ -83,6 +84,7 @@ struct head {
     uint32_t *
         held_by; /* owned: the rank that holds a copy of each unit, after held_step; NULL: no job was interrupted */
     uint64_t held_step;
+    json_t *said; /* owned: what spec.said points to, if more was said than the plan was made with; NULL */
     struct so_far so_far; /* owned: of a generation that goes on, what was read and generated before */
     /* Changes while the job runs. */
     bool said_positions; /* that something is longer than the model was made for */
@@ -137,6 +139,9 @@ int head_plan_tunes(struct head *h, struct err *err);
 void head_keep_cut(struct head *h);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
+/* spec.said from now on, copied: other nodes may have had lines that the daemon did not know when
+ * it asked for the plan. NULL: it is as it was. */
+void head_take_said(struct head *h, const json_t *said);
 /* Does the daemon have this event of a step already? A job that begins again after a loss says
  * nothing twice. */
 bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step);

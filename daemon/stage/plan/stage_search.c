@@ -179,7 +179,7 @@ static void search_ways(struct search *s)
             s->way[from * s->nodes + to] =
                 (struct parallel_way){(many.transfer - none.transfer) / MANY, none.transfer, none.latency};
         }
-    const bool may_share = job_plan_replicas(&s->h->plan) > 1 || s->h->spec.any_parallel;
+    const bool may_share = job_plan_pipelines(&s->h->plan) > 1 || s->h->spec.any_parallel;
     const double own = may_share ? handling_cost(!s->h->planning.must_not_time) : 0;
     for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
         s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);
@@ -283,18 +283,6 @@ static struct parallel_request request_of(const struct search *s)
                                      .again = again[spec->recompute]};
 }
 
-/* The planner's question about the job's own replicas, on nodes as they lie. */
-static int ask(struct search *s, const struct parallel_request *req, bool has_shares, struct err *err)
-{
-    const struct job_plan *p = &s->h->plan;
-    const size_t replicas = job_plan_replicas(p);
-    if (!parallel_layout_make(&s->layout, req, (1u << s->nodes) - 1, replicas, false))
-        return err_set(err, -EINVAL, "%zu replicas need as many groups of microbatches", replicas);
-    for (size_t d = 0; d < p->replicas && has_shares; d++)
-        s->layout.share[0][d] = p->share[d];
-    return parallel_ask(&s->question, &s->layout, req, err);
-}
-
 /* --- the two ways in -------------------------------------------------------------------------- */
 
 /* Units as they cost on this node; a rank is as fast as it does all of them. */
@@ -326,11 +314,12 @@ static void take(struct head *h, const struct search *s, const struct planner_fo
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->planning.has_split = h->planning.has_shares = true;
     json_decref(h->planning.pace);
-    h->planning.pace = p->replicas ? NULL : pace_of(s, f);
+    h->planning.pace = job_plan_pipelines(p) > 1 ? NULL : pace_of(s, f);
     json_decref(h->planning.forecast);
     h->planning.forecast = forecast_of(s, f);
     json_object_set_new(h->planning.forecast, "left_out", forecast_left_out(s, f));
-    forecast_elsewhere(s, f);
+    if (!p->slices) /* all of a stage's nodes would move */
+        forecast_elsewhere(s, f);
     if (f->mirrored)
         head_mirror(h);
 }
@@ -354,7 +343,7 @@ static int prefer(const struct search *s, struct planner_found *best, const stru
     const size_t *of_node[JOB_MAX_RANKS];
     for (size_t r = 0; r < req->ranks && p->travel_lacks; r++)
         of_node[r] = p->travel_lacks + r * s->units;
-    return p->travel_lacks && !s->h->plan.replicas && best->fits
+    return p->travel_lacks && job_plan_pipelines(&s->h->plan) == 1 && best->fits
                ? planner_prefer(best, &p->travel_spared, of_node, STAGE_TRAVEL_SLACK, req, err)
                : 0;
 }
@@ -385,9 +374,9 @@ int head_search(struct head *h, struct err *err)
         return head_search_unlike(h, err);
     int e = search_init(&s, h, true, err);
     const struct parallel_request all = request_of(&s);
-    e = e ? e : ask(&s, &all, false, err);
+    e = e ? e : search_ask(&s, &all, false, err);
     struct planner_request *req = &s.question.req;
-    req->mirror = !h->plan.replicas && may_mirror(h);
+    req->mirror = job_plan_pipelines(&h->plan) == 1 && may_mirror(h);
     if (!e)
         e = planner_search(&best, &second, req, err);
     if (!e)
@@ -402,64 +391,11 @@ int head_search(struct head *h, struct err *err)
     return e ? err_prefix(err, e, "--schedule auto") : 0;
 }
 
-/* Over the slowest cable between two of the ranks that share a place, whose CPUs do nothing else
- * meanwhile. */
-static double gathering(const struct search *s, const struct plan_shape *shape, size_t place,
-                        const struct slice_traffic *all)
-{
-    double cable = 0, handled = 0;
-    for (size_t d = 0; d < shape->replicas && all->times > 0; d++) {
-        const uint32_t rank = plan_shape_rank(shape, d, place);
-        handled = fmax(handled, s->handling[rank] * all->bytes);
-        for (size_t other = 0; other < shape->replicas; other++)
-            if (other != d)
-                cable = fmax(cable, cost_table_gather(s->timed, rank, plan_shape_rank(shape, other, place),
-                                                      all->bytes / all->times));
-    }
-    return all->times * cable + handled;
-}
-
-/* Ranks that share a stage are as fast as the slowest of them, and gather while they compute. */
-static struct sched_cost shared_cost(const struct search *s, size_t cut, size_t place, size_t unit)
-{
-    const struct job_plan *p = &s->h->plan;
-    const struct plan_shape shape = job_plan_shape(p);
-    const struct slice_trains all = slices_trains(p, &s->h->config, unit, s->tokens[cut]);
-    const double forward = gathering(s, &shape, place, &all.forward),
-                 again = p->by_layer && unit && unit <= s->h->config.layers ? forward : 0;
-    struct sched_cost most = {0};
-    for (size_t d = 0; d < shape.replicas; d++) {
-        const struct sched_cost *own = &s->cost[cut][plan_shape_rank(&shape, d, place) * s->units + unit];
-        most = (struct sched_cost){fmax(most.f, own->f), fmax(most.i, own->i), fmax(most.w, own->w),
-                                   fmax(most.r, own->r), fmax(most.u, own->u)};
-    }
-    most.f += forward;
-    most.r += forward;
-    most.u += gathering(s, &shape, place, &all.update);
-    if (unit >= s->lowest) {
-        most.i += gathering(s, &shape, place, &all.input) + again;
-        most.w += gathering(s, &shape, place, &all.weights);
-    }
-    return most;
-}
-
-/* The first slice's pipeline stands for all. */
-static int ask_slices(struct search *s, const struct parallel_request *req, struct err *err)
-{
-    const size_t places = job_plan_places(&s->h->plan);
-    for (size_t c = 0; c < s->cuts; c++)
-        for (size_t place = 0; place < places; place++)
-            for (size_t u = 0; u < s->units; u++)
-                s->cost[c][place * s->units + u] = shared_cost(s, c, place, u);
-    parallel_layout_make(&s->layout, req, (1u << places) - 1, 1, false);
-    return parallel_ask(&s->question, &s->layout, req, err);
-}
-
 static int foresee(struct search *s, const struct parallel_request *all, struct err *err)
 {
     struct planner_found found, none;
     const struct job_plan *p = &s->h->plan;
-    int e = p->slices ? ask_slices(s, all, err) : ask(s, all, true, err);
+    int e = search_ask(s, all, true, err);
     struct planner_request *req = &s->question.req;
     req->schedule = p->schedule;
     req->chunks = p->stages / (s->layout.places ? s->layout.places : 1);

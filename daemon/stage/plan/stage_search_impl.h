@@ -25,11 +25,20 @@ struct search {
     size_t taken[JOB_MAX_RANKS];
     struct cost_table *timed; /* owned */
     size_t *place;            /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
+    /* Of ranks that share stages, what the planner is asked in place of the ranks' own. */
+    struct {
+        struct parallel_way way[JOB_MAX_RANKS * JOB_MAX_RANKS];
+        double handling[JOB_MAX_RANKS];
+        size_t memory[JOB_MAX_RANKS];
+    } shared;
     /* The job's layout, and the planner's question about it. */
     struct parallel_layout layout;
     struct parallel_question question; /* owned */
 };
 
+/* search_slices.c: the planner's question about the job's own replicas, into `layout` and
+ * `question`. has_shares: with the plan's groups of each replica. */
+int search_ask(struct search *s, const struct parallel_request *req, bool has_shares, struct err *err);
 /* stage_forecast.c: the rows of a microbatch, schedule and chunks that were found. */
 void search_take_cut(struct head *h, const struct search *s, size_t cut, const char *schedule, size_t chunks);
 /* unlike_forecast.c: what was found of replicas with unlike numbers of nodes, as the plan; the same

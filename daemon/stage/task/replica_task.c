@@ -51,7 +51,7 @@ int replica_state_init(struct rank_state *r, struct err *err)
 {
     const struct job_plan *p = r->plan;
     struct head_round *round = &r->replica.round;
-    if (r->rank == 0 || job_plan_replica_of(p, r->rank) == 0 || !replica_is_first_rank(r))
+    if (job_plan_pipeline_of(p, r->rank) == 0 || !replica_is_first_rank(r))
         return 0;
     round->mb = calloc(p->round_steps * p->microbatches, sizeof *round->mb);
     round->steps = calloc(p->round_steps, sizeof *round->steps);
@@ -95,13 +95,14 @@ static int kinds_of_rows(const struct rank_state *r)
 /* All ids, then all labels. */
 static int give_rows(struct rank_state *r, const struct task *t, struct err *err)
 {
+    const size_t replica = t->mb / job_plan_slices(r->plan);
     uint32_t *ids = message_output(&r->messages, t, MSG_ROWS), *at = ids;
     if (!ids)
         return no_memory(err);
     for (int labels = 0; labels < kinds_of_rows(r); labels++)
         for (size_t mb = 0; mb < r->go->microbatches; mb++) {
             const struct head_mb *from = &r->head->mb[mb];
-            if (!message_is_of(&r->messages, mb, t->mb))
+            if (!message_is_of(&r->messages, mb, replica))
                 continue;
             memcpy(at, labels ? (const void *)from->labels : from->ids, tokens_of(r, mb) * sizeof *at);
             at += tokens_of(r, mb);
@@ -111,6 +112,7 @@ static int give_rows(struct rank_state *r, const struct task *t, struct err *err
 
 static int take_rows(struct rank_state *r, const struct task *t, struct err *err)
 {
+    const size_t replica = t->mb / job_plan_slices(r->plan);
     const uint32_t *at = message_take(&r->messages, t, MSG_ROWS);
     if (!at)
         return no_memory(err);
@@ -120,7 +122,7 @@ static int take_rows(struct rank_state *r, const struct task *t, struct err *err
     for (int labels = 0; labels < kinds_of_rows(r); labels++)
         for (size_t mb = 0; mb < r->go->microbatches && !e; mb++) {
             struct head_mb *to = &r->head->mb[mb];
-            if (!message_is_of(&r->messages, mb, t->mb))
+            if (!message_is_of(&r->messages, mb, replica))
                 continue;
             if (labels) {
                 to->labels = (const int32_t *)at;
