@@ -86,7 +86,8 @@ static void what_is_no_message_is_refused(void **state)
     for (size_t i = 0; i < MOST; i += 3 * ZERO_BLOCK)
         values[i] = 1;
     const size_t bytes = zero_blocks_pack(values, MOST), most = zero_blocks_bytes(MOST);
-    const size_t wrong[] = {0, 1, bytes - ZERO_BLOCK, bytes - 4, bytes - 1, bytes + 1, bytes + 4, most, most + 1};
+    const size_t wrong[] = {0,    1,       bytes - ZERO_BLOCK, bytes - 4, bytes - 1, bytes + 1, bytes + 4,
+                            most, most + 1};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         static float message[MOST + MOST / 32];
         memcpy(message, values, sizeof message);
