@@ -8,6 +8,7 @@
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/stage_nodes.h"
 #include "engine/model/param_piece.h"
+#include "engine/num/zero_blocks.h"
 #include "engine/pipe/parallel_layout.h"
 
 /* Of an adapter the sums take next to no memory; of all weights each buffer is as large as the
@@ -331,7 +332,7 @@ static size_t most_nodes(const struct job_plan *p)
 
 size_t replicas_part_bytes(const struct job_plan *p)
 {
-    return most_nodes(p) * PARAM_PIECE_VALUES * sizeof(float);
+    return zero_blocks_bytes(most_nodes(p) * PARAM_PIECE_VALUES);
 }
 
 /* The nodes of what others add up; and to each of them the sums of what it adds up itself, or the

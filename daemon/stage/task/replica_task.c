@@ -187,13 +187,25 @@ static void put_in_place(struct rank_state *r, const struct task *t, enum unit_s
     exchange_release(r->messages.exchange, message);
 }
 
-int task_take(struct rank_state *r, const struct task *t, struct err *err)
+static int take_values(struct rank_state *r, const struct task *t, struct err *err)
 {
-    float *message = message_take(&r->messages, t, (enum msg_kind)t->needs[0].key.kind);
+    float *message = message_take(&r->messages, t, MSG_VALUES);
     if (!message)
         return no_memory(err);
+    put_in_place(r, t, UNIT_VALUES, message);
+    return 0;
+}
+
+int task_take(struct rank_state *r, const struct task *t, struct err *err)
+{
+    if (message_need(t, MSG_VALUES))
+        return take_values(r, t, err);
+    float *message;
+    const int e = message_take_sums(&r->messages, t, (enum msg_kind)t->needs[0].key.kind, &message, err);
+    if (e)
+        return e;
     if (!message_need(t, MSG_PART)) {
-        put_in_place(r, t, message_need(t, MSG_VALUES) ? UNIT_VALUES : UNIT_GRADS, message);
+        put_in_place(r, t, UNIT_GRADS, message);
         return 0;
     }
     r->replica.shares[job_plan_replica_of(r->plan, t->needs[0].from)] = message;
@@ -212,11 +224,14 @@ static int give_values(struct rank_state *r, const struct task *t, struct err *e
 int task_give(struct rank_state *r, const struct task *t, struct err *err)
 {
     if (message_emit(t, MSG_PART))
-        return message_send(&r->messages, t, MSG_PART, pack(r, t), err);
+        return message_send_sums(&r->messages, t, MSG_PART, pack(r, t), err);
     if (message_emit(t, MSG_VALUES))
         return give_values(r, t, err);
     const struct param_share part = message_part(&r->messages, UNIT_GRADS, t->stage, t->mb);
-    const int e = message_send_copy(&r->messages, t, MSG_SUM, r->replica.sum, part.n * sizeof(float), err);
+    float *sum = message_output(&r->messages, t, MSG_SUM);
+    if (sum)
+        memcpy(sum, r->replica.sum, part.n * sizeof *sum);
+    const int e = message_send_sums(&r->messages, t, MSG_SUM, sum, err);
     if (++r->replica.ngiven + 1 == job_plan_replicas(r->plan))
         release_shares(r);
     return e;
