@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What every family can do, asked of the programs: LoRA and full training with the same bits on one node and in zero-bubble and interleaved
-# schedules on two, LoRA on 4 bits, and texts in 8 bits of the model and with its adapter, by jobs and where it is served, from the adapter in
-# mlx-lm's form too. Of each family the golden case, or random weights for a config of tests/data/families. What a family cannot is refused by
-# name. What is computed of a merged model, a converted one and both forms of an adapter, tests/golden/test_each_family.c compares.
+# What every family can do, asked of the programs: LoRA in a zero-bubble schedule and full training in an interleaved one on two nodes with the bits
+# of one node, and texts in 8 bits of the model and with its adapter, by jobs and where it is served, from the adapter in mlx-lm's form too. Of
+# each family the golden case, or random weights for a config of tests/data/families. What a family cannot is refused by name. What is computed of
+# a merged model, a converted one and both forms of an adapter, tests/golden/test_each_family.c compares.
 . "$(dirname "$0")/lib/check.sh"
 cd "$work" || exit 1
 XDG_CACHE_HOME=$work/cache
@@ -51,7 +51,6 @@ for model in $(ls models); do
     [ "$model" != gpt_oss_mxfp4 ] || is_trained=false
     if [ "$nodes" = 1 ]; then
         train lora-1 $lora
-        train four-1 $lora --weights int4
         ! $is_trained || train full-1 $full
         ask generate --model "models/$model" --ids 7,8,9 --max-tokens 10 --weights int8
         cp said.1 "out/$model-text-1"
@@ -59,8 +58,7 @@ for model in $(ls models); do
         cp said.1 "out/$model-tuned-1"
     else
         train lora-2 $lora --schedule zbv
-        train four-2 $lora --weights int4 --schedule interleaved-1f1b
-        ! $is_trained || train full-2 $full --schedule zb-h1
+        ! $is_trained || train full-2 $full --schedule interleaved-1f1b
         mkdir mlx
         jq 'del(.peft_type)' "out/$model-lora-1/adapter_config.json" >mlx/adapter_config.json
         cp "out/$model-lora-1/adapters.safetensors" mlx/
@@ -85,7 +83,7 @@ for nodes in 1 2; do
 done
 
 for model in $(ls models); do
-    for kind in lora four full; do
+    for kind in lora full; do
         [ $kind-$model != full-gpt_oss_mxfp4 ] || continue
         same "$model, $kind: losses and norms" "out/$model-$kind-1.numbers" "out/$model-$kind-2.numbers"
         for file in "out/$model-$kind-1"/*.safetensors; do
