@@ -175,8 +175,6 @@ static void read_parallel(struct job_spec *s, struct rules *r)
     demand(r, !s->slices || !s->replicas || !trains,
            "--parallel: replicas (dp=D or pp=P+Q) and tp=T nodes that share a stage do not go together yet: "
            "leave out one");
-    demand(r, s->slices < 2 || !trains || strcmp(s->schedule, "auto") != 0,
-           "--schedule auto does not know --parallel tp=T yet: give a schedule by name");
     demand(r, s->slices < 2 || !trains || !(s->dora || s->lora_init == LORA_INIT_PISSA),
            "DoRA and --lora-init pissa are not trained where several nodes share a stage: leave out tp");
     demand(r, trains || !s->replicas, "--parallel dp=D is for training: here, give tp=T, pp=P or both");

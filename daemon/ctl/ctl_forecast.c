@@ -172,18 +172,19 @@ static void print_choices(const json_t *choices)
     if (!json_array_size(choices))
         return;
     puts("--parallel auto found these plans, the best first; memory is an estimate");
-    struct table *t =
-        table_new("  PLAN\tNODES\tSCHEDULE\tCHUNKS\tROWS\tSTEP\tWORK\tBUBBLE\tCABLES\tSUMS\tUPDATE\tMEMORY");
+    struct table *t = table_new(
+        "  PLAN\tNODES\tSCHEDULE\tCHUNKS\tROWS\tSTEP\tWORK\tBUBBLE\tCABLES\tGATHER\tSUMS\tUPDATE\tMEMORY");
     json_array_foreach (choices, i, one) {
         char names[400];
         names_text(names, sizeof names, json_object_get(one, "nodes"));
         bytes_text(text, sizeof text, json_object_get(one, "bytes"));
-        table_add(t, "  %s\t%s\t%s\t%.0f\t%.0f\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%s",
+        table_add(t, "  %s\t%s\t%s\t%.0f\t%.0f\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%s",
                   field_text(one, "parallel", "?"), names, field_text(one, "schedule", "?"),
                   field_number(one, "chunks"), field_number(one, "micro_batch_size"),
                   field_number(one, "seconds"), field_number(one, "work_seconds"),
                   field_number(one, "bubble_seconds"), field_number(one, "cable_seconds"),
-                  field_number(one, "sum_seconds"), field_number(one, "update_seconds"), text);
+                  field_number(one, "gather_seconds"), field_number(one, "sum_seconds"),
+                  field_number(one, "update_seconds"), text);
     }
     table_print_free(t, stdout);
     json_array_foreach (choices, i, one) {

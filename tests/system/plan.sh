@@ -105,6 +105,19 @@ on 1 train "$@" --iters 2 --log plain.log >run.out 2>run.err || fail "train: $(c
 equal "the losses of --parallel auto" "$(jq .loss any.log)" "$(jq .loss plain.log)"
 equal "the losses of its plan" "$(jq .loss kept.log)" "$(jq .loss plain.log)"
 
+# Where layers take long and there is one microbatch, nodes share each stage: what was timed of the layers is made long here.
+on 1 plan train "$@" --batch-size 1 --parallel auto >one.txt 2>&1 || fail "plan: $(cat one.txt)"
+find "$work/cache" -name '*.json' -exec sed -i -E 's/^ "([fir])": [0-9].*[0-9]/ "\1": 9.5/' {} +
+on 1 --json plan train "$@" --batch-size 1 --parallel auto --out one.plan >one.json 2>one.err || fail "plan: $(cat one.err)"
+jq -e '.plan | .slices > 1 and (.forecast.choices[0] | (.parallel | startswith("tp=")) and .gather_seconds > 0 and
+    (.seconds - .work_seconds - .bubble_seconds - .cable_seconds - .gather_seconds - .sum_seconds - .update_seconds | . < 1e-6 and . > -1e-6))' one.json >/dev/null ||
+    fail "nodes that share a stage: $(jq -c .plan one.json)"
+holds "the file" one.plan '"parallel": *"tp='
+on 1 train "$@" --batch-size 1 --parallel auto --iters 2 --log one.log >run.out 2>run.err || fail "train --parallel auto: $(cat run.err)"
+equal "nodes that share, in the job" "$(on 1 job "$(on 1 jobs --json | jq '[.jobs[].id] | max')" --json | jq '.plan.slices > 1')" true
+on 1 train "$@" --batch-size 1 --iters 2 --log single.log >run.out 2>run.err || fail "train: $(cat run.err)"
+equal "the losses of nodes that share a stage" "$(jq .loss one.log)" "$(jq .loss single.log)"
+
 # A replica of one node and one of two: order and splits are looked for, written down, and run.
 on 1 plan train "$@" --parallel pp=1+2 --schedule auto --micro-batch-size 1 --out unlike.plan >unlike.txt 2>&1 || fail "plan: $(cat unlike.txt)"
 holds "the replicas" unlike.txt '^2 replicas \(pp=1\+2\), which take [0-9]+ and [0-9]+ of [0-9]+ groups'

@@ -38,6 +38,8 @@ both() {
 both lora --dropout 0.1
 shared lora-z 4 --iters 3 --dropout 0.1 --parallel tp=2,pp=2 --schedule zb-h1
 alike lora-1 lora-z
+shared lora-auto 4 --iters 3 --dropout 0.1 --parallel tp=2,pp=2 --schedule auto --micro-batch-size 1
+alike lora-1 lora-auto
 shared lora-3 3 --iters 3 --dropout 0.1 --parallel tp=3 --schedule gpipe
 alike lora-1 lora-3
 both again --micro-batch-size 1 --grad-groups 3 --recompute stage --schedule interleaved-1f1b
@@ -89,7 +91,6 @@ refused() {
 }
 refused 'replicas .dp=D or pp=P.Q. and tp=T nodes that share a stage do not go together' --parallel tp=2,dp=2
 refused 'tp=T nodes that share a stage do not go together' --parallel tp=2,pp=1+1
-refused '--schedule auto does not know --parallel tp=T' --parallel tp=2 --schedule auto
 refused 'DoRA and --lora-init pissa are not trained where several nodes share a stage' --parallel tp=2 --dora
 refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa
 refused '--zero 1 divides moments among replicas' --parallel tp=2 --fine-tune-type full --zero 1

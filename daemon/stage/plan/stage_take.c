@@ -80,7 +80,7 @@ static void begin_try(struct head *h, const struct before_try *before)
     h->plan.copies = before->copies;
     h->planning.is_mirrored = false;
     if (h->spec.any_parallel)
-        h->plan.nothers = 0;
+        h->plan.nothers = h->plan.slices = 0;
 }
 
 /* On the best nodes that have the memory: those whose memory does not do are left for the next
@@ -126,8 +126,10 @@ static int split_as_found(struct head *h, struct err *err)
         const struct parallel_found *found = layouts_at(layouts, i);
         begin_try(h, &before);
         h->plan.replicas = found->replicas > 1 ? found->replicas : 0;
+        h->plan.slices = found->slices > 1 ? found->slices : 0;
         take_nodes(h, all, found->mask, (size_t)__builtin_popcount(found->mask));
-        e = layouts_take(layouts, i, h, &why);
+        e = stage_shared_note(h, &why);
+        e = e ? e : layouts_take(layouts, i, h, &why);
         e = e ? e : head_split_on_nodes(h, &why);
         if (e && (i == 0 || e != -ENOSPC))
             first = why;
