@@ -151,8 +151,8 @@ static const char *read_unlike(struct job_spec *s, const char *at)
 /* "dp=2", "dp=2,pp=2", "pp=1+2", "tp=2": each once, in any order; or "auto". */
 static void read_parallel(struct job_spec *s, struct rules *r)
 {
-    const bool trains = s->type == JOB_TRAIN;
-    s->any_parallel = trains && s->parallel && !strcmp(s->parallel, "auto");
+    const bool trains = s->type == JOB_TRAIN, may_be_any = trains || s->type == JOB_GENERATE;
+    s->any_parallel = may_be_any && s->parallel && !strcmp(s->parallel, "auto");
     const char *at = s->any_parallel ? NULL : s->parallel;
     bool is_good = true;
     while (at && *at && is_good) {
@@ -171,7 +171,8 @@ static void read_parallel(struct job_spec *s, struct rules *r)
            "--parallel takes dp=D for D replicas of the pipeline, or tp=T for T nodes that share each stage, "
            "pp=P for P stages, or both: dp=2,pp=2; pp=1+2 for a replica of one node and one of two; or auto");
     demand(r, is_good || trains,
-           "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2");
+           "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2; for "
+           "generate also auto");
     demand(r, !s->slices || !s->replicas || !trains,
            "--parallel: replicas (dp=D or pp=P+Q) and tp=T nodes that share a stage do not go together yet: "
            "leave out one");

@@ -207,6 +207,8 @@ void decode_forecast_make(struct head *h)
 {
     struct decode_forecast *o = calloc(1, sizeof *o);
     struct err err = {"out of memory"};
+    json_decref(h->planning.speed); /* of a try on other nodes */
+    h->planning.speed = NULL;
     int e = -ENOMEM;
     if (o) {
         o->h = h;
