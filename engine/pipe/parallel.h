@@ -28,8 +28,8 @@ struct parallel_found {
 };
 
 /* The best first; any two differ in replicas, slices, places, schedule, chunks or cut. One at most
- * has replicas with unlike numbers of nodes. Where no plan fits into memory, what misses it by least
- * comes first, and `fits` is false. −EINVAL: a sentence. */
+ * has replicas with unlike numbers of nodes. Where no plan fits into memory, what misses it by
+ * least comes first, and `fits` is false. −EINVAL: a sentence. */
 int parallel_search(struct parallel_found ret[PARALLEL_MOST_FOUND], size_t *ret_n,
                     const struct parallel_request *req, struct err *err);
 

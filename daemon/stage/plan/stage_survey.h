@@ -14,7 +14,7 @@ struct search {
     struct head *h;
     size_t units, lowest; /* lowest: unit the backward ends at */
     size_t nodes;         /* of the ring as it is looked at: all of the job's, or all there are */
-    size_t slices;        /* of a layer, whose costs these are; 0: of whole layers, or as the plan says */
+    size_t slices;        /* of a layer, whose costs these are; 0: as the plan says */
     size_t cuts, micro[PARALLEL_MOST_CUTS]; /* rows of a microbatch */
     double tokens[PARALLEL_MOST_CUTS];      /* of a usual microbatch */
     struct parallel_cut cut[PARALLEL_MOST_CUTS];
@@ -33,8 +33,8 @@ struct search {
     struct parallel_question question; /* owned */
 };
 
-/* What nodes and model are like: ways to cut a step (all: any rows of a microbatch), what units cost
- * and take, the ways between nodes. Its end is search_done, also after an error. */
+/* What nodes and model are like: ways to cut a step (all: any rows of a microbatch), what units
+ * cost and take, the ways between nodes. Its end is search_done, also after an error. */
 int search_init(struct search *s, struct head *h, bool all, struct err *err);
 
 /* What is there of a search for the whole layers, with a slice of each in their place, of which so
