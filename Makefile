@@ -220,6 +220,10 @@ $(netns_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(all_libs)
 system_bin := $(addprefix $(B)/tests/system/lib/,pty slow crowd hang hub supervisor)
 $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
+# Random weights of a family of which there is no recorded model.
+random    := $(B)/tests/system/lib/random_model
+$(random): %: %.o $(test_lib) $(all_libs)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
 sleeping  := $(B)/tests/system/lib/sleeping
 $(sleeping): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
@@ -238,9 +242,13 @@ netns: all $(netns_bin)
 chaos: JOBS := $(if $(filter command line,$(origin SEEDS)),$(SEEDS),50)
 chaos: all
 	@tests/run chaos $(B) $(JOBS) $(FROM)
-# Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
-arm64:
-	@tests/arm64/run "$(BUILD_DEPS)"
+# Built for arm64, and run there by qemu: the arithmetic, and a node of a ring. Needs root, a cross compiler and qemu-user-static.
+arm64: all
+	@tests/arm64/run "$(BUILD_DEPS)" $(B)
+# One kernel after the other, for qemu to count instructions of: no libraries, so that it starts with few.
+loops     := $(B)/tests/arm64/kernel_loops
+$(loops): %: %.o $(call lib,engine)
+	$(call say,LINK,$@) $(CC) -static -no-pie $(LDFLAGS) -o $@ $^ -lm
 # What answers for a model to the clients that npm has.
 answer    := $(B)/tests/web/lib/answer
 $(answer): %: %.o $(call lib,ringd common net engine)
@@ -250,7 +258,7 @@ web: all $(answer)
 	@tests/run web $(B)
 
 # Benches too, so that what breaks them is seen.
-test-programs: $(test_bin) $(simulator) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping) $(escapes) $(bench_bin) $(free)
+test-programs: $(test_bin) $(simulator) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(random) $(sleeping) $(escapes) $(bench_bin) $(free)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -258,7 +266,7 @@ check: deps
 	@tests/run all $(B)
 # Units and real daemons with AddressSanitizer and UndefinedBehaviorSanitizer; what has threads also with ThreadSanitizer. About nine
 # minutes on two cores, half of them to build; WHOLE=1 runs more of the real daemons, and takes half an hour.
-sanitized-programs: all $(test_bin) $(simulator) $(expect) $(system_bin)
+sanitized-programs: all $(test_bin) $(simulator) $(expect) $(system_bin) $(random)
 threaded-programs: all $(system_bin) $(addprefix $(B)/tests/unit/,$(if $(filter threaded-programs,$(MAKECMDGOALS)),$(shell tests/run list-threaded)))
 build-sanitized: deps
 	@$(MAKE) --no-print-directory SAN=address,undefined CFLAGS='-O1 -g1' sanitized-programs

@@ -269,8 +269,8 @@ static bool check_places(const struct job_plan *p)
 {
     const struct plan_shape shape = job_plan_shape(p);
     bool is_good = !p->nothers || (p->replicas > 1 && p->nothers == (p->replicas - 1) * p->stages &&
-                                   shape.first[p->replicas] == p->ranks);
-    for (size_t d = 0; d < shape.replicas && is_good; d++)
+                                   !p->slices && shape.first[p->replicas] == p->ranks);
+    for (size_t d = 0; d < shape.pipelines && is_good; d++)
         is_good = check_places_at(shape.place[d], p->stages, plan_shape_places(&shape, d)) &&
                   (!p->nothers || check_run(shape.place[d], p->stages));
     return is_good;
@@ -287,8 +287,8 @@ static bool check_divided(const struct job_plan *p)
 static bool check_shares(const struct job_plan *p)
 {
     const bool trains = p->type == JOB_TRAIN;
-    if (p->groups > (trains ? p->microbatches : 1) || (!trains && p->replicas) ||
-        (p->replicas && p->slices) || p->slices == 1 || (!p->nothers && p->ranks % job_plan_replicas(p) != 0))
+    if (p->groups > (trains ? p->microbatches : 1) || (!trains && p->replicas) || p->slices == 1 ||
+        job_plan_pipelines(p) > PLAN_MAX_REPLICAS || (!p->nothers && p->ranks % job_plan_pipelines(p) != 0))
         return false;
     for (size_t d = 0; d < p->replicas; d++)
         if (!p->share[d])

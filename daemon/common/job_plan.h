@@ -38,7 +38,7 @@ struct job_plan {
         weights; /* owned: what the head's tensors hold (engine/file/weights.h), or NULL: nothing is read, or by one node alone */
     size_t ranks, stages;
     size_t slices;   /* ranks that share the layers of each stage (engine/model/slice.h); 0 = 1 */
-    size_t replicas; /* training: of the pipeline, each with all stages on ranks of its own; 0 = 1 */
+    size_t replicas; /* training: each has all stages on ranks of its own, in all slices; 0 = 1 */
     size_t first[JOB_MAX_STAGES + 1]; /* layers first[s] … first[s+1]−1 are stage s */
     uint32_t place[JOB_MAX_STAGES];   /* place of each stage in its pipeline: of one replica, its rank */
     /* Of replicas with unlike numbers of ranks the places in those behind the first: [nothers] =
@@ -116,35 +116,48 @@ static inline enum num_compute job_plan_compute(const struct job_plan *plan)
     return plan->training && plan->compute == NUM_INT8 ? NUM_BYTES : plan->compute;
 }
 
-/* Of the pipeline: each has all layers, or a slice of them. */
+/* A pipeline has all stages once: it is a slice of a replica. Those of one replica are one behind
+ * the other. */
 static inline size_t job_plan_replicas(const struct job_plan *plan)
 {
-    return plan->replicas ? plan->replicas : plan->slices ? plan->slices : 1;
+    return plan->replicas ? plan->replicas : 1;
 }
-static inline struct slice job_plan_slice(const struct job_plan *plan, size_t replica)
+static inline size_t job_plan_slices(const struct job_plan *plan)
 {
-    return (struct slice){plan->slices ? replica : 0, plan->slices};
+    return plan->slices ? plan->slices : 1;
+}
+static inline size_t job_plan_pipelines(const struct job_plan *plan)
+{
+    return job_plan_replicas(plan) * job_plan_slices(plan);
+}
+static inline struct slice job_plan_slice(const struct job_plan *plan, size_t pipeline)
+{
+    return (struct slice){pipeline % job_plan_slices(plan), plan->slices};
 }
 static inline size_t job_plan_groups(const struct job_plan *plan)
 {
     return plan->groups ? plan->groups : 1;
 }
-/* Which ranks each replica has, and where stages lie in it; borrows from the plan. */
+/* Which ranks each pipeline has, and where stages lie in it; borrows from the plan. */
 struct plan_shape job_plan_shape(const struct job_plan *plan);
-/* Ranks of a replica; and of the first, which is as good as any but where `nothers` is set. */
-size_t job_plan_places_of(const struct job_plan *plan, size_t replica);
+/* Ranks of a pipeline; and of the first, which is as good as any but where `nothers` is set. */
+size_t job_plan_places_of(const struct job_plan *plan, size_t pipeline);
 static inline size_t job_plan_places(const struct job_plan *plan)
 {
-    return plan->nothers ? job_plan_places_of(plan, 0) : plan->ranks / job_plan_replicas(plan);
+    return plan->nothers ? job_plan_places_of(plan, 0) : plan->ranks / job_plan_pipelines(plan);
 }
-size_t job_plan_replica_of(const struct job_plan *plan, size_t rank);
-/* Which rank a stage lies on in a replica. And does it lie on that rank, in its replica? */
-uint32_t job_plan_rank_at(const struct job_plan *plan, size_t replica, size_t stage);
+size_t job_plan_pipeline_of(const struct job_plan *plan, size_t rank);
+static inline size_t job_plan_replica_of(const struct job_plan *plan, size_t rank)
+{
+    return job_plan_pipeline_of(plan, rank) / job_plan_slices(plan);
+}
+/* Which rank a stage lies on in a pipeline. And does it lie on that rank, in its pipeline? */
+uint32_t job_plan_rank_at(const struct job_plan *plan, size_t pipeline, size_t stage);
 static inline bool job_plan_is_at(const struct job_plan *plan, size_t stage, size_t rank)
 {
-    return job_plan_rank_at(plan, job_plan_replica_of(plan, rank), stage) == rank;
+    return job_plan_rank_at(plan, job_plan_pipeline_of(plan, rank), stage) == rank;
 }
-/* A rank's place in its replica, and the ranks that it exchanges messages with, a bit each. */
+/* A rank's place in its pipeline, and the ranks that it exchanges messages with, a bit each. */
 uint32_t job_plan_place_of(const struct job_plan *plan, size_t rank);
 uint32_t job_plan_talks(const struct job_plan *plan, size_t rank);
 /* Groups of the replicas before that one. */
@@ -172,14 +185,14 @@ void job_plan_place_single(struct job_plan *plan);
 /* Of a job that serves: sequences that are worked on at once, each of which has a state in linear
  * layers. Else 0. */
 size_t job_plan_states(const struct job_plan *plan);
-/* The schedule of a replica's part of a training step; borrows from the plan. Where `nothers` is
+/* The schedule of a pipeline's part of a training step; borrows from the plan. Where `nothers` is
  * set, stages are to be cut finer (sched_refine). */
-struct sched_request job_plan_schedule(const struct job_plan *plan, size_t replica, size_t microbatches);
+struct sched_request job_plan_schedule(const struct job_plan *plan, size_t pipeline, size_t microbatches);
 /* The schedules of a round of so many microbatches, which are those of so many steps, and what
  * plan_request wants to know of them. */
 struct job_orders {
     struct sched *sched[PLAN_MAX_REPLICAS]; /* owned */
-    struct plan_replica replica[PLAN_MAX_REPLICAS];
+    struct plan_pipeline pipeline[PLAN_MAX_REPLICAS];
 };
 int job_orders_make(struct job_orders *ret, const struct job_plan *plan, size_t microbatches, size_t steps,
                     struct err *err);

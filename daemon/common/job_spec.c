@@ -148,7 +148,7 @@ static const char *read_unlike(struct job_spec *s, const char *at)
     return at;
 }
 
-/* "dp=2", "dp=2,pp=2", "pp=1+2", "tp=2": each once, in any order; or "auto". */
+/* "dp=2", "dp=2,tp=2,pp=2", "pp=1+2", "tp=2": each once, in any order; or "auto". */
 static void read_parallel(struct job_spec *s, struct rules *r)
 {
     const bool trains = s->type == JOB_TRAIN, may_be_any = trains || s->type == JOB_GENERATE;
@@ -167,20 +167,25 @@ static void read_parallel(struct job_spec *s, struct rules *r)
         at = is_good ? next + (*next == ',') : at;
     }
     is_good = !at || (is_good && *s->parallel);
-    demand(r, is_good || !trains,
-           "--parallel takes dp=D for D replicas of the pipeline, or tp=T for T nodes that share each stage, "
-           "pp=P for P stages, or both: dp=2,pp=2; pp=1+2 for a replica of one node and one of two; or auto");
+    demand(
+        r, is_good || !trains,
+        "--parallel takes dp=D for D replicas of the pipeline, tp=T for T nodes that share each stage, pp=P "
+        "for P stages, or several of these: dp=2,tp=2,pp=2; pp=1+2 for a replica of one node and one of "
+        "two; or auto");
     demand(r, is_good || trains,
            "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2; for "
            "generate also auto");
-    demand(r, !s->slices || !s->replicas || !trains,
-           "--parallel: replicas (dp=D or pp=P+Q) and tp=T nodes that share a stage do not go together yet: "
-           "leave out one");
+    demand(
+        r, s->slices < 2 || !*s->unlike,
+        "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "
+        "share a stage: give dp=D and pp=P instead, or leave out tp");
     demand(r, s->slices < 2 || !trains || !(s->dora || s->lora_init == LORA_INIT_PISSA),
            "DoRA and --lora-init pissa are not trained where several nodes share a stage: leave out tp");
     demand(r, trains || !s->replicas, "--parallel dp=D is for training: here, give tp=T, pp=P or both");
     demand(r, s->replicas <= PLAN_MAX_REPLICAS, "--parallel: a job has at most 8 replicas, so dp is 1 to 8");
     demand(r, s->slices <= SLICE_MOST, "--parallel: at most 8 nodes share a stage, so tp is 1 to 8");
+    demand(r, s->replicas > PLAN_MAX_REPLICAS || s->replicas * s->slices <= PLAN_MAX_REPLICAS,
+           "--parallel: dp times tp is at most 8: lower one of them");
     demand(r, !s->zero || !s->any_parallel,
            "--zero 1 needs a number of replicas: give --parallel dp=2 or more in place of auto");
     demand(r, !s->zero || s->replicas > 1,

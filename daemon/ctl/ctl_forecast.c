@@ -20,57 +20,65 @@ static bool is_unlike(const json_t *plan)
     return json_array_size(json_object_get(plan, "other_places")) > 0;
 }
 
-/* Where a stage lies in a replica. */
-static size_t place_of(const json_t *plan, size_t replica, size_t stage)
+/* Where a stage lies in a pipeline. */
+static size_t place_of(const json_t *plan, size_t pipeline, size_t stage)
 {
     const json_t *places = json_object_get(plan, "places"), *others = json_object_get(plan, "other_places");
-    const json_t *at = replica && json_array_size(others)
-                           ? json_array_get(others, (replica - 1) * json_array_size(places) + stage)
+    const json_t *at = pipeline && json_array_size(others)
+                           ? json_array_get(others, (pipeline - 1) * json_array_size(places) + stage)
                            : json_array_get(places, stage);
     return (size_t)json_integer_value(at);
 }
 
-size_t forecast_places(const json_t *plan, size_t replica)
+size_t forecast_slices(const json_t *plan)
 {
-    const size_t ranks = json_array_size(json_object_get(plan, "nodes")),
-                 replicas = json_array_size(json_object_get(plan, "shares")),
-                 slices = (size_t)field_number(plan, "slices");
+    const size_t slices = (size_t)field_number(plan, "slices");
+    return slices ? slices : 1;
+}
+
+static size_t replicas_of(const json_t *plan)
+{
+    const size_t replicas = json_array_size(json_object_get(plan, "shares"));
+    return replicas ? replicas : 1;
+}
+
+size_t forecast_places(const json_t *plan, size_t pipeline)
+{
+    const size_t ranks = json_array_size(json_object_get(plan, "nodes"));
     size_t most = 0;
     if (!is_unlike(plan))
-        return replicas ? ranks / replicas : slices ? ranks / slices : ranks;
+        return ranks / (replicas_of(plan) * forecast_slices(plan));
     for (size_t s = 0; s < json_array_size(json_object_get(plan, "places")); s++)
-        most = place_of(plan, replica, s) > most ? place_of(plan, replica, s) : most;
+        most = place_of(plan, pipeline, s) > most ? place_of(plan, pipeline, s) : most;
     return most + 1;
 }
 
 static struct plan_shape shape_of(const json_t *plan)
 {
-    const size_t replicas = json_array_size(json_object_get(plan, "shares")),
-                 slices = (size_t)field_number(plan, "slices");
-    struct plan_shape shape = {.replicas = replicas ? replicas : slices ? slices : 1};
-    shape.replicas = shape.replicas < PLAN_MAX_REPLICAS ? shape.replicas : PLAN_MAX_REPLICAS;
-    for (size_t d = 0; d < shape.replicas; d++)
+    const size_t pipelines = replicas_of(plan) * forecast_slices(plan);
+    struct plan_shape shape = {.pipelines = pipelines < PLAN_MAX_REPLICAS ? pipelines : PLAN_MAX_REPLICAS};
+    for (size_t d = 0; d < shape.pipelines; d++)
         shape.first[d + 1] = shape.first[d] + forecast_places(plan, d);
     return shape;
 }
 
-size_t forecast_replica(const json_t *plan, size_t rank)
+size_t forecast_pipeline(const json_t *plan, size_t rank)
 {
     const struct plan_shape shape = shape_of(plan);
-    return plan_shape_replica(&shape, rank);
+    return plan_shape_pipeline(&shape, rank);
 }
 
 void forecast_parallel(char *ret, size_t size, const json_t *plan)
 {
-    const size_t replicas = json_array_size(json_object_get(plan, "shares"));
-    const size_t slices = (size_t)field_number(plan, "slices");
+    const size_t replicas = replicas_of(plan), slices = forecast_slices(plan);
     size_t used = 0;
     if (!is_unlike(plan)) {
-        snprintf(ret, size, "%s=%zu,pp=%zu", slices ? "tp" : "dp",
-                 replicas ? replicas
-                 : slices ? slices
-                          : 1,
-                 forecast_places(plan, 0));
+        if (replicas > 1 || slices == 1)
+            used += (size_t)snprintf(ret, size, "dp=%zu,", replicas);
+        if (slices > 1 && used < size)
+            used += (size_t)snprintf(ret + used, size - used, "tp=%zu,", slices);
+        if (used < size)
+            snprintf(ret + used, size - used, "pp=%zu", forecast_places(plan, 0));
         return;
     }
     for (size_t d = 0; d < replicas && used < size; d++)
@@ -80,7 +88,7 @@ void forecast_parallel(char *ret, size_t size, const json_t *plan)
 static bool is_at(const json_t *plan, size_t stage, size_t rank)
 {
     const struct plan_shape shape = shape_of(plan);
-    return place_of(plan, plan_shape_replica(&shape, rank), stage) == plan_shape_place(&shape, rank);
+    return place_of(plan, plan_shape_pipeline(&shape, rank), stage) == plan_shape_place(&shape, rank);
 }
 
 /* Of unlike replicas: F, I, W, R and microbatches of a rank; else NULL. */

@@ -8,11 +8,13 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* Ranks of a replica of the pipeline, or of a slice: all, where there is one. */
-size_t forecast_places(const json_t *plan, size_t replica);
-/* Which replica or slice a rank is of. */
-size_t forecast_replica(const json_t *plan, size_t rank);
-/* "dp=2,pp=2", or of replicas with unlike numbers of ranks "pp=1+2". */
+/* Ranks that share a stage; 1: none do. */
+size_t forecast_slices(const json_t *plan);
+/* Ranks of a pipeline, which is a slice of a replica: all, where there is one. */
+size_t forecast_places(const json_t *plan, size_t pipeline);
+/* Which pipeline a rank is of; those of a replica are one behind the other. */
+size_t forecast_pipeline(const json_t *plan, size_t rank);
+/* "dp=2,pp=2", "dp=2,tp=2,pp=1", "tp=2,pp=2"; replicas with unlike numbers of ranks: "pp=1+2". */
 void forecast_parallel(char *ret, size_t size, const json_t *plan);
 /* Columns of the plan's table: milliseconds of F, I, W and R of a microbatch on that rank, and the
  * share of the step it stands still; each after a tab. */

@@ -32,19 +32,14 @@ static void layers_text(char *text, size_t n, const json_t *bounds)
         snprintf(text, n, "none");
 }
 
-static size_t slices_of(const json_t *plan)
+/* "0" for the replica and "1 of 2" for the slice, as far as there are several. */
+static void pipeline_text(char *text, size_t n, const json_t *plan, size_t rank)
 {
-    return (size_t)field_number(plan, "slices");
-}
-
-/* "0", of slices "1 of 2". */
-static void replica_text(char *text, size_t n, const json_t *plan, size_t rank)
-{
-    const size_t at = forecast_replica(plan, rank), slices = slices_of(plan);
-    if (slices)
-        snprintf(text, n, "\t%zu of %zu", at + 1, slices);
-    else
-        snprintf(text, n, "\t%zu", at);
+    const size_t at = forecast_pipeline(plan, rank), slices = forecast_slices(plan);
+    const bool has_replicas = json_array_size(json_object_get(plan, "shares"));
+    const size_t used = has_replicas ? (size_t)snprintf(text, n, "\t%zu", at / slices) : 0;
+    if (slices > 1)
+        snprintf(text + used, n - used, "\t%zu of %zu", at % slices + 1, slices);
 }
 
 /* Who holds what: with what was measured and what was forecast, where anything was. */
@@ -52,18 +47,16 @@ static struct table *stages(const json_t *plan, const json_t *memory)
 {
     const json_t *split = json_object_get(plan, "split"), *forecast = json_object_get(plan, "forecast");
     const bool measured = json_array_size(memory), foreseen = json_is_object(forecast),
-               has_replicas = json_array_size(json_object_get(plan, "shares")) || slices_of(plan);
+               has_replicas = json_array_size(json_object_get(plan, "shares"));
     char head[160];
-    snprintf(head, sizeof head, "  RANK%s\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
-             !has_replicas     ? ""
-             : slices_of(plan) ? "\tSLICE"
-                               : "\tREPLICA",
+    snprintf(head, sizeof head, "  RANK%s%s\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
+             has_replicas ? "\tREPLICA" : "", forecast_slices(plan) > 1 ? "\tSLICE" : "",
              measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : speed_head(plan));
     struct table *t = table_new(head);
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
         const json_t *stage = json_array_get(memory, r);
-        char layers[48], has[64] = "", costs[120] = "", replica[48] = "";
+        char layers[48], has[64] = "", costs[120] = "", pipeline[72] = "";
         layers_text(layers, sizeof layers, json_array_get(split, r));
         if (measured)
             snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
@@ -72,9 +65,8 @@ static struct table *stages(const json_t *plan, const json_t *memory)
             forecast_costs(costs, sizeof costs, plan, r);
         else
             speed_costs(costs, sizeof costs, plan, r);
-        if (has_replicas)
-            replica_text(replica, sizeof replica, plan, r);
-        table_add(t, "  %zu%s\t%s\t%s\t%s\t%s%s\t%.0f%s", r, replica, name ? name : "?", layers,
+        pipeline_text(pipeline, sizeof pipeline, plan, r);
+        table_add(t, "  %zu%s\t%s\t%s\t%s\t%s%s\t%.0f%s", r, pipeline, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
                   bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)), costs);

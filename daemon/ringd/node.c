@@ -57,6 +57,7 @@
 #include "daemon/ringd/job/workers.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
+#include "engine/num/kernels.h"
 
 /* Finding the ring of many nodes with many cables takes a while: of each second this much at most,
  * and nobody waits longer. */
@@ -263,6 +264,7 @@ static void open_members(struct node *n)
                       &err))
         log_warning("%s", err.text);
     n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
+    snprintf(self.kernels, sizeof self.kernels, "%s", isa_pick()->isa);
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
     if (opts_str(n->opts, "ring"))

@@ -22,6 +22,14 @@ static void on_traced(void *owner, json_t *event)
     stage_event(a->events, "timeline", event);
 }
 
+/* Not looked at here: the daemon keeps them for who goes on with the job. */
+static void on_heard(void *owner, const char *lines, size_t n)
+{
+    struct attempt *a = owner;
+    json_t *event = json_pack("{s:s%}", "lines", lines, n);
+    stage_event(a->events, "lines", event ? event : json_object()); /* no UTF-8: there is a gap */
+}
+
 /* After a round: what it holds is warm. */
 static void on_round(void *owner)
 {
@@ -105,10 +113,10 @@ static int open_stages(struct attempt *a, const struct config *config, struct nu
     if (!r)
         r = alloc_scratch(
             &a->scratch, bytes.work,
-            a->plan.stages > job_plan_places_of(&a->plan, job_plan_replica_of(&a->plan, a->rank)), err);
+            a->plan.stages > job_plan_places_of(&a->plan, job_plan_pipeline_of(&a->plan, a->rank)), err);
     slice_lanes_init(&a->slices, &a->plan, a->rank, a->progress);
     for (size_t s = 0; s < a->plan.stages && !r; s++) {
-        struct stage_spec spec = job_plan_stage(&a->plan, config, s, job_plan_replica_of(&a->plan, a->rank));
+        struct stage_spec spec = job_plan_stage(&a->plan, config, s, job_plan_pipeline_of(&a->plan, a->rank));
         spec.cache_dir = dir;
         spec.scratch = &a->scratch;
         spec.maps = maps;
@@ -227,6 +235,7 @@ int attempt_open(struct attempt *a, const struct config *config, struct num *num
                                        .progress = a->progress,
                                        .hold = a->hold,
                                        .traced = on_traced,
+                                       .heard = on_heard,
                                        .rounded = on_round,
                                        .begun = a->rank ? NULL : on_begun,
                                        .owner = a};

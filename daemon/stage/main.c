@@ -380,6 +380,7 @@ static int do_run(struct process *p, const json_t *msg, struct err *err)
     int r = pthread_create(&listener, NULL, listen_main, p);
     if (r)
         return err_set(err, -r, "no thread can be started for the daemon's messages: %s", strerror(r));
+    head_take_said(&p->head, json_object_get(msg, "said"));
     r = p->attempt.is_head ? head_restore_read(&p->head, json_object_get(msg, "restore"), err) : 0;
     if (!r)
         r = drive_job(p, &result, err);

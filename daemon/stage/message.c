@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/hold/line_feed.h"
 #include "engine/layer/layer.h"
+#include "engine/num/zero_blocks.h"
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
@@ -31,7 +33,9 @@ static size_t first_of(const struct messages *m, size_t replica)
 bool message_is_of(const struct messages *m, size_t mb, size_t replica)
 {
     const size_t at = mb % message_step_microbatches(m);
-    return m->plan->slices || (at >= first_of(m, replica) && at < first_of(m, replica + 1));
+    if (m->go->program == PROGRAM_DECODE)
+        return replica == 0;
+    return at >= first_of(m, replica) && at < first_of(m, replica + 1);
 }
 
 struct param_share message_part(const struct messages *m, enum unit_shared what, uint32_t stage,
@@ -52,8 +56,9 @@ static size_t nodes_of(const struct job_plan *p, size_t replica)
                           job_plan_first_group(p, replica + 1));
 }
 
-static size_t rows_size(const struct messages *m, size_t replica)
+static size_t rows_size(const struct messages *m, size_t pipeline)
 {
+    const size_t replica = pipeline / job_plan_slices(m->plan);
     size_t tokens = 0;
     for (size_t mb = 0; mb < m->go->microbatches; mb++)
         if (message_is_of(m, mb, replica))
@@ -83,6 +88,18 @@ static size_t of_part(const struct messages *m, enum unit_shared what, const str
     return (n ? n : 1) * sizeof(float);
 }
 
+/* Gradients, which travel without their zeros. */
+static size_t sums_of(const struct messages *m, const struct msg_key *key, uint32_t from)
+{
+    return message_part(m, UNIT_GRADS, key->stage, key->mb).n *
+           (key->kind == MSG_PART ? nodes_of(m->plan, job_plan_replica_of(m->plan, from)) : 1);
+}
+
+static bool is_sums(enum msg_kind kind)
+{
+    return kind == MSG_PART || kind == MSG_SUM;
+}
+
 static size_t squares_size(const struct messages *m, uint32_t stage, size_t replica)
 {
     const size_t n = stage_squares_count(m->stages[stage], replica);
@@ -106,11 +123,12 @@ size_t message_size(const struct messages *m, const struct msg_key *key, uint32_
     case MSG_PARAM: return m->pieces->piece[key->mb].n * sizeof(float);
     case MSG_GO:
         return go_max_size(m->plan->round_steps * m->plan->microbatches, m->plan->seqs, m->plan->round_steps,
-                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0);
+                           m->plan->first[m->plan->stages] + 2, m->plan->kv ? GO_ADJUST_MAX : 0,
+                           line_feed_room(m->plan));
     case MSG_ROWS: return rows_size(m, key->mb);
     case MSG_LOSSES: return losses_size(m, key->mb, replica);
-    case MSG_PART: return of_part(m, UNIT_GRADS, key) * nodes_of(m->plan, replica);
-    case MSG_SUM: return of_part(m, UNIT_GRADS, key);
+    case MSG_PART:
+    case MSG_SUM: return zero_blocks_bytes(sums_of(m, key, from));
     case MSG_SQUARES: return squares_size(m, key->stage, replica);
     case MSG_VALUES: return of_part(m, UNIT_VALUES, key);
     case MSG_HELD:  /* not in plans: stage_hold.c knows it, */
@@ -137,7 +155,8 @@ static int post_more(struct messages *m, uint32_t from)
             continue;
         struct msg_key key = need->key;
         key.round = m->round;
-        int e = exchange_post(m->exchange, from, &key, message_size(m, &key, from), false);
+        int e = exchange_post(m->exchange, from, &key, message_size(m, &key, from),
+                              is_sums((enum msg_kind)key.kind));
         if (e)
             return e;
         c->posted++;
@@ -182,13 +201,9 @@ const struct task_emit *message_emit(const struct task *t, enum msg_kind kind)
     return NULL;
 }
 
-void *message_take(struct messages *m, const struct task *t, enum msg_kind kind)
+static void *take(struct messages *m, const struct task_need *need, size_t *ret_size)
 {
-    const struct task_need *need = message_need(t, kind);
-    if (!need)
-        return NULL;
-    size_t size;
-    void *buffer = exchange_take(m->exchange, need->from, &need->key, &size);
+    void *buffer = exchange_take(m->exchange, need->from, &need->key, ret_size);
     struct message_cursor *c = &m->cursor[need->from];
     const size_t left = --c->posted;
     int e = post_more(m, need->from);
@@ -198,6 +213,31 @@ void *message_take(struct messages *m, const struct task *t, enum msg_kind kind)
         return buffer;
     exchange_release(m->exchange, buffer);
     return NULL;
+}
+
+void *message_take(struct messages *m, const struct task *t, enum msg_kind kind)
+{
+    const struct task_need *need = message_need(t, kind);
+    size_t size;
+    return need ? take(m, need, &size) : NULL;
+}
+
+int message_take_sums(struct messages *m, const struct task *t, enum msg_kind kind, float **ret,
+                      struct err *err)
+{
+    const struct task_need *need = message_need(t, kind);
+    size_t size;
+    float *sums = take(m, need, &size);
+    if (!sums)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    if (!zero_blocks_unpack(sums, sums_of(m, &need->key, need->from), size)) {
+        exchange_release(m->exchange, sums);
+        return err_set(err, -EBADMSG,
+                       "rank %u sent %zu bytes, which are no gradients: install the same ringd on all nodes",
+                       need->from, size);
+    }
+    *ret = sums;
+    return 0;
 }
 
 int message_take_copy(struct messages *m, const struct task *t, enum msg_kind kind, void *to, size_t n,
@@ -217,17 +257,34 @@ void *message_output(struct messages *m, const struct task *t, enum msg_kind kin
     return e ? exchange_buffer(m->exchange, message_size(m, &e->key, m->rank)) : NULL;
 }
 
+static int send_bytes(struct messages *m, const struct task *t, const struct task_emit *e, void *buffer,
+                      size_t size, struct err *err)
+{
+    trace_emit(m->trace, (size_t)(e - t->emits), size, clock_now());
+    int failed = exchange_send(m->exchange, e->to, &e->key, buffer, size);
+    return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
+}
+
+static int no_memory(const struct task_emit *e, struct err *err)
+{
+    return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
+}
+
 int message_send(struct messages *m, const struct task *t, enum msg_kind kind, void *buffer, struct err *err)
 {
     const struct task_emit *e = message_emit(t, kind);
     if (!e)
         return 0;
-    if (!buffer)
-        return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
-    size_t size = message_size(m, &e->key, m->rank);
-    trace_emit(m->trace, (size_t)(e - t->emits), size, clock_now());
-    int failed = exchange_send(m->exchange, e->to, &e->key, buffer, size);
-    return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
+    return buffer ? send_bytes(m, t, e, buffer, message_size(m, &e->key, m->rank), err) : no_memory(e, err);
+}
+
+int message_send_sums(struct messages *m, const struct task *t, enum msg_kind kind, float *sums,
+                      struct err *err)
+{
+    const struct task_emit *e = message_emit(t, kind);
+    if (!sums)
+        return no_memory(e, err);
+    return send_bytes(m, t, e, sums, zero_blocks_pack(sums, sums_of(m, &e->key, m->rank)), err);
 }
 
 int message_send_copy(struct messages *m, const struct task *t, enum msg_kind kind, const void *data,

@@ -74,11 +74,12 @@ int messages_begin(struct messages *m, const struct go *go, const struct plan_ra
 
 /* Microbatches of a step, or of a round of losses alone. */
 size_t message_step_microbatches(const struct messages *m);
-/* Is a microbatch of the round one of that replica's? All are of each slice. */
+/* Is a microbatch of the round one of that replica's? A generation's are all of the first. */
 bool message_is_of(const struct messages *m, size_t mb, size_t replica);
 /* Sequences of a microbatch whose log-probabilities come behind its loss: those of pairs. */
 size_t message_answers(const struct messages *m, size_t mb);
-/* Bytes of a message of rank `from`; both ends know them from GO and the plan. */
+/* Bytes of a message of rank `from`; both ends know them from GO and the plan. Of MSG_PART and
+ * MSG_SUM the most, and the memory that it takes: they leave out zeros. */
 size_t message_size(const struct messages *m, const struct msg_key *key, uint32_t from);
 
 /* What part `part` of a step, numbered as in a task, has of its stage's gradients or values. Where
@@ -102,6 +103,14 @@ void *message_output(struct messages *m, const struct task *t, enum msg_kind kin
 int message_send(struct messages *m, const struct task *t, enum msg_kind kind, void *buffer, struct err *err);
 int message_send_copy(struct messages *m, const struct task *t, enum msg_kind kind, const void *data,
                       size_t n, struct err *err);
+
+/* MSG_PART and MSG_SUM, which the task needs or emits: gradients, with all their zeros. What is
+ * taken is the caller's, as above. −EBADMSG: they are not what the plan says. What is sent belongs
+ * to the exchange, and is no gradient any more; NULL: memory is out. */
+int message_take_sums(struct messages *m, const struct task *t, enum msg_kind kind, float **ret,
+                      struct err *err);
+int message_send_sums(struct messages *m, const struct task *t, enum msg_kind kind, float *sums,
+                      struct err *err);
 
 /* Activations (MSG_ACT) and gradients (MSG_GRAD): by message, or handed over in place where both
  * stages lie on this rank. As above otherwise. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/stage/plan_admit.h"
+#include "daemon/stage/hold/line_feed.h"
 
 #include <errno.h>
 #include <math.h>
@@ -278,7 +279,7 @@ static int admit_places(const struct job_plan *p, const struct plan *compiled, s
                 return err_set(err, -EBADMSG,
                                "the head's plan does not fit its own schedule: places has stage %u on rank "
                                "%u, its schedule on rank %zu; same ringd on all nodes?",
-                               stage, job_plan_rank_at(p, job_plan_replica_of(p, r), stage), r);
+                               stage, job_plan_rank_at(p, job_plan_pipeline_of(p, r), stage), r);
         }
     return 0;
 }
@@ -457,8 +458,22 @@ static int admit_microbatches(const struct job_plan *p, const struct go *go, uin
     return 0;
 }
 
+static int admit_lines(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
+{
+    return go->nlines && (from || go->nlines > line_feed_room(p))
+               ? err_set(
+                     err, -EBADMSG,
+                     "rank %u sent %zu bytes of lines, for which this job has no place; same ringd on all "
+                     "nodes?",
+                     from, go->nlines)
+               : 0;
+}
+
 int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
+    int r = admit_lines(p, go, from, err);
+    if (r)
+        return r;
     if (go->program == GO_STOP || (go->program == GO_SERVE && p->kv_blocks))
         return 0;
     if (!has_program(p, go->program))
@@ -467,7 +482,7 @@ int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, 
                        "same ringd on all nodes?",
                        from, go->program, go->program <= PROGRAM_RESTORE ? programs[go->program] : "unknown",
                        job_type_name(p->type));
-    int r = admit_flags(p, go, from, err);
+    r = admit_flags(p, go, from, err);
     if (!r)
         r = admit_choice(p, go, from, err);
     if (!r)

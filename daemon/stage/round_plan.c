@@ -13,7 +13,7 @@ struct plan_request round_request(const struct job_plan *p, const struct config 
     return (struct plan_request){
         .program = (enum program)go->program,
         .ranks = p->ranks,
-        .nreplicas = job_plan_replicas(p),
+        .npipelines = job_plan_pipelines(p),
         .slices = p->slices,
         .divided = p->divided,
         .stages = go->program == PROGRAM_TRAIN ? 0 : p->stages,

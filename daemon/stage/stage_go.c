@@ -8,11 +8,16 @@
 
 enum { FIXED_WORDS = 18, STEP_WORDS = 7, ADJUST_WORDS = 3, REF_WORDS = 2 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts)
+static size_t words_of(size_t bytes)
+{
+    return (bytes + 3) / 4;
+}
+
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts, size_t lines)
 {
     const size_t pairs = seqs / 2, rows = steps * STEP_WORDS + adjusts * ADJUST_WORDS +
                                           microbatches * (seqs + 1 + pairs * REF_WORDS);
-    return 4 * (FIXED_WORDS + (rows > units ? rows : units));
+    return 4 * (FIXED_WORDS + (rows > units ? rows : units) + (lines ? 1 + words_of(lines) : 0));
 }
 
 static uint8_t *put(uint8_t *at, uint64_t v, size_t words)
@@ -64,11 +69,23 @@ static double double_of(uint64_t v)
     return d;
 }
 
+/* The last word is filled up with zeros. */
+static uint8_t *put_lines(uint8_t *at, const struct go *go)
+{
+    if (!go->nlines)
+        return at;
+    at = put(at, go->nlines, 1);
+    const size_t room = 4 * words_of(go->nlines);
+    memcpy(at, go->lines, go->nlines);
+    memset(at + go->nlines, 0, room - go->nlines);
+    return at + room;
+}
+
 size_t go_encode(uint8_t *out, const struct go *go)
 {
     uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
                      (uint32_t)go->trace << 3 | (uint32_t)go->hold << 4 | (uint32_t)go->keep << 5 |
-                     (uint32_t)go->kept << 6 | (go->top & GO_TOP_MAX) << 8;
+                     (uint32_t)go->kept << 6 | (uint32_t)(go->nlines > 0) << 7 | (go->top & GO_TOP_MAX) << 8;
     uint8_t *at = put(out, go->program, 1);
     at = put(at, go->round, 1);
     at = put(at, flags, 1);
@@ -84,6 +101,7 @@ size_t go_encode(uint8_t *out, const struct go *go)
     at = put(at, go->nsteps, 1);
     at = put(at, go->microbatches, 1);
     at = put(at, go->nrefs, 1);
+    at = put_lines(at, go);
     for (size_t i = 0; i < go->choice.nadjust; i++) {
         at = put(at, go->choice.adjust[i].id, 1);
         at = put_float(at, go->choice.adjust[i].repeat);
@@ -105,6 +123,28 @@ size_t go_encode(uint8_t *out, const struct go *go)
     for (size_t u = 0; u < go->nheld; u++)
         at = put(at, go->held_by[u], 1);
     return (size_t)(at - out);
+}
+
+static int decode_lines(struct go *go, bool has_lines, const uint8_t **at, const uint8_t *end)
+{
+    if (!has_lines)
+        return 0;
+    if (end - *at < 4)
+        return -EBADMSG;
+    const size_t n = get(at, 1), room = 4 * words_of(n);
+    if (!n || room > (size_t)(end - *at))
+        return -EBADMSG;
+    for (size_t i = n; i < room; i++)
+        if ((*at)[i])
+            return -EBADMSG;
+    go->own_lines = malloc(n);
+    if (!go->own_lines)
+        return -ENOMEM;
+    memcpy(go->own_lines, *at, n);
+    go->lines = go->own_lines;
+    go->nlines = n;
+    *at += room;
+    return 0;
 }
 
 static int decode_adjusts(struct go *go, const uint8_t **at, const uint8_t *end)
@@ -229,7 +269,9 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.nsteps = get(&at, 1);
     go.microbatches = get(&at, 1);
     go.nrefs = get(&at, 1);
-    int r = decode_adjusts(&go, &at, in + n);
+    int r = decode_lines(&go, flags & 128, &at, in + n);
+    if (!r)
+        r = decode_adjusts(&go, &at, in + n);
     if (!r)
         r = decode_steps(&go, &at, in + n);
     if (!r)
@@ -248,6 +290,7 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
 void go_done(struct go *go)
 {
     free(go->adjust);
+    free(go->own_lines);
     free(go->steps);
     free(go->refs);
     free(go->mb);

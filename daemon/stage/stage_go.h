@@ -42,6 +42,10 @@ struct go {
     bool keep;       /* SAVE: every rank puts its newest copies onto its disk as well */
     bool kept;       /* TRAIN: all ranks have, those of the last time */
     bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */
+    /* To rank 1, of a job with copies: what rank 0 has said since the GO before
+     * (hold/line_feed.h). */
+    const char *lines; /* [nlines], or NULL: nothing */
+    size_t nlines;     /* bytes */
     uint64_t
         step; /* TRAIN: of the first of its steps; RESTORE: the one restored; DECODE: index of the new token */
     uint32_t adapter;             /* all but TRAIN: which one it is about */
@@ -55,12 +59,16 @@ struct go {
     double *refs;                 /* [nrefs] the reference's log p(chosen) − log p(rejected) of each */
     size_t nheld;                 /* RESTORE: units; else 0 */
     uint32_t *held_by;            /* [nheld] the rank that each unit comes from */
-    struct sample_adjust *adjust; /* of a decoded GO: what choice.adjust points to */
-    uint32_t *
-        starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps, adjust, refs and held_by */
+    struct sample_adjust *adjust; /* of a decoded GO: what choice.adjust points to, */
+    char *own_lines;              /* and what `lines` does */
+    /* All offsets behind mb[].start. Of a decoded GO, go_done frees it, mb, steps, adjust,
+     * own_lines, refs and held_by. */
+    uint32_t *starts;
 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts);
+/* lines: the most bytes of them; 0: there are none. */
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units, size_t adjusts,
+                   size_t lines);
 size_t go_encode(uint8_t *out, const struct go *go); /* out of go_max_size bytes; returns the length */
 int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens); /* −EBADMSG; go_done frees */
 void go_done(struct go *go);

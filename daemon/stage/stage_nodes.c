@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/stage/stage_nodes.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,7 +58,8 @@ static bool is_named(const json_t *wanted, const json_t *node)
     return found;
 }
 
-size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks, const json_t *wanted)
+size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks, const json_t *wanted,
+                          uint32_t apart)
 {
     enum { MOST_NODES = 16 };
     const size_t n = json_array_size(nodes);
@@ -67,6 +67,7 @@ size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_
     size_t found = 0;
     for (size_t i = 0; i < n && i < MOST_NODES; i++)
         allowed |= (uint32_t)is_named(wanted, json_array_get(nodes, i)) << i;
+    allowed &= ~apart;
     for (uint32_t mask = 1; n <= MOST_NODES && mask < 1u << n; mask += 2) { /* all with the head */
         if ((mask & ~allowed) || (size_t)__builtin_popcount(mask) != ranks)
             continue;
@@ -107,5 +108,77 @@ void stage_nodes_text(char *text, size_t size, const json_t *nodes, uint32_t mas
                                      : mask >> i == 1u ? " and "
                                                        : ", ",
                                      name ? name : "?");
+    }
+}
+
+/* --- what they compute with ------------------------------------------------------------------- */
+
+static const char *kernels_of(const json_t *nodes, size_t place)
+{
+    const char *kernels = json_string_value(json_object_get(json_array_get(nodes, place), "kernels"));
+    return kernels ? kernels : "";
+}
+
+/* tests/unit/engine/num/test_adamw_bits.c holds the tables to it. */
+static bool updates_alike(const char *a, const char *b)
+{
+    static const char *const fused[] = {"avx2", "avx512", "neon"};
+    bool has_a = false, has_b = false;
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
+        has_a = has_a || !strcmp(a, fused[i]);
+        has_b = has_b || !strcmp(b, fused[i]);
+    }
+    return has_a && has_b;
+}
+
+uint32_t stage_nodes_apart(const json_t *nodes, bool updates)
+{
+    uint32_t apart = 0;
+    const char *first = kernels_of(nodes, 0);
+    for (size_t i = 1; i < json_array_size(nodes) && i < 32; i++) {
+        const char *its = kernels_of(nodes, i);
+        const bool is_other = *first && *its && strcmp(its, first) != 0;
+        apart |= (uint32_t)(is_other && !(updates && updates_alike(its, first))) << i;
+    }
+    return apart;
+}
+
+void stage_nodes_kernels_text(char *text, size_t size, const json_t *nodes)
+{
+    const size_t n = json_array_size(nodes);
+    size_t used = 0;
+    uint32_t done = 0;
+    *text = 0;
+    for (size_t i = 0; i < n && i < 32 && used < size; i++) {
+        const char *kernels = kernels_of(nodes, i);
+        char names[512];
+        uint32_t same = 0;
+        for (size_t k = i; k < n && k < 32; k++)
+            same |= (uint32_t)!strcmp(kernels_of(nodes, k), kernels) << k;
+        if (!*kernels || done >> i & 1)
+            continue;
+        done |= same;
+        stage_nodes_text(names, sizeof names, nodes, same);
+        used += (size_t)snprintf(text + used, size - used, "%s%s with %s", used ? ", " : "", names, kernels);
+    }
+}
+
+void stage_nodes_kernels(char *text, size_t size, const json_t *nodes)
+{
+    const size_t n = json_array_size(nodes);
+    const char *last = "";
+    size_t used = 0;
+    *text = 0;
+    while (used < size) {
+        const char *next = NULL;
+        for (size_t i = 0; i < n; i++) {
+            const char *its = kernels_of(nodes, i);
+            if (strcmp(its, last) > 0 && (!next || strcmp(its, next) < 0))
+                next = its;
+        }
+        if (!next)
+            return;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "+" : "", next);
+        last = next;
     }
 }

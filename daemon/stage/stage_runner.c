@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/hold/line_feed.h"
 #include "daemon/stage/plan_admit.h"
 #include "daemon/stage/task/replica_task.h"
 #include "daemon/stage/round_plan.h"
@@ -43,7 +44,9 @@ struct runner {
     size_t next_plan;
     struct trace trace; /* owned: the present round, task by task */
     struct runner_made made;
+    struct line_feed feed; /* owned: of rank 0 */
     void (*traced)(void *owner, json_t *event);
+    void (*heard)(void *owner, const char *lines, size_t n);
     void (*rounded)(void *owner);
     void (*begun)(void *owner); /* NULL once it was called */
     void *owner;                /* borrowed */
@@ -315,7 +318,7 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
     const struct instant began = clock_now();
     e = messages_begin(&r->state.messages, go, &plan->rank[r->state.rank], go->round);
-    watch(r, go->program == PROGRAM_TRAIN && plan->replicas > 1);
+    watch(r, go->program == PROGRAM_TRAIN && r->state.plan->replicas > 1);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
     watch(r, false);
     if (go->program == PROGRAM_TRAIN) {
@@ -340,10 +343,14 @@ static struct msg_key go_key(uint32_t round, uint32_t to)
     return (struct msg_key){round, MSG_GO, (uint16_t)to, 0};
 }
 
-static int send_go(struct runner *r, const struct go *go, struct err *err)
+/* Lines are rank 1's, which hands on none. */
+static int send_go(struct runner *r, const struct go *round, struct err *err)
 {
+    struct go copy = *round, *go = &copy;
     if (r->state.rank + 1 == r->state.plan->ranks)
         return 0;
+    go->nlines = r->state.rank ? 0 : line_feed_next(&r->feed, line_feed_room(r->state.plan));
+    go->lines = r->feed.text;
     struct msg_key key = go_key(go->round, r->state.messages.next);
     uint8_t *buffer =
         exchange_buffer(r->state.messages.exchange, message_size(&r->state.messages, &key, r->state.rank));
@@ -351,6 +358,7 @@ static int send_go(struct runner *r, const struct go *go, struct err *err)
         return err_set(err, -ENOMEM, "out of memory");
     int e = exchange_queue(r->state.messages.exchange, r->state.messages.next, &key, buffer,
                            go_encode(buffer, go));
+    line_feed_sent(&r->feed, go->nlines);
     return e ? err_set(err, e, "starting a round: %s", strerror(-e)) : 0;
 }
 
@@ -362,6 +370,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     const struct job_plan *p = setup->plan;
     *r = (struct runner){.progress = setup->progress,
                          .traced = setup->traced,
+                         .heard = setup->heard,
                          .rounded = setup->rounded,
                          .begun = setup->begun,
                          .owner = setup->owner,
@@ -410,6 +419,7 @@ void runner_free(struct runner *r)
     param_pieces_done(&r->state.pieces);
     trace_done(&r->trace);
     replica_state_done(&r->state);
+    line_feed_done(&r->feed);
     messages_done(&r->state.messages);
     free(r->state.norms);
     free(r->state.scales);
@@ -449,6 +459,12 @@ int runner_serve(struct runner *r, struct rows_ring *ret, struct err *err)
     r->begun = NULL;
     *ret = rows_of(r, go.round);
     return send_go(r, &go, err);
+}
+
+void runner_add_line(struct runner *r, const json_t *line)
+{
+    if (line_feed_room(r->state.plan))
+        line_feed_add(&r->feed, line);
 }
 
 double runner_hold_seconds(const struct runner *r)
@@ -535,6 +551,8 @@ int runner_follow(struct runner *r, struct err *err)
             exchange_on_lost(r->state.messages.exchange, NULL, NULL); /* from here on ends are expected */
         if (!e)
             e = send_go(r, &go, err);
+        if (!e && go.nlines && r->heard)
+            r->heard(r->owner, go.lines, go.nlines);
         const bool is_over = go.program == GO_STOP;
         struct rows_ring rows = rows_of(r, go.round);
         if (!e)

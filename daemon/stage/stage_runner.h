@@ -30,6 +30,9 @@ struct runner_setup {
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody
      * wants it. */
     void (*traced)(void *owner, json_t *event);
+    /* Rank 1: n bytes of lines that rank 0 has said (hold/line_feed.h), another node's text. It
+     * comes before all copies of the steps in it are whole. NULL: nobody wants them. */
+    void (*heard)(void *owner, const char *lines, size_t n);
     void (*rounded)(void *owner); /* after every round; may be NULL */
     void (*begun)(void *owner);   /* before the first task there is; may be NULL */
     void *owner;
@@ -42,6 +45,9 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
 /* Rank 0: the others follow microbatches of rows, which `ret` sends, until rows_ring_end. ret is
  * good as long as the runner. */
 int runner_serve(struct runner *r, struct rows_ring *ret, struct err *err);
+/* Rank 0: a line for rank 1 as well, with the next round. line: borrowed. Does nothing in a job
+ * without copies. */
+void runner_add_line(struct runner *r, const json_t *line);
 /* Seconds that copies of the latest step took this rank; 0: none were made. */
 double runner_hold_seconds(const struct runner *r);
 /* Rank 0: between two rounds, nobody asks for one. */

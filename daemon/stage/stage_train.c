@@ -390,6 +390,7 @@ static int run_steps(struct train_run *run, struct err *err)
     bool must_save = false;
     for (size_t a = 0; a < h->nadapters; a++)
         step = h->adapters[a].first_step < step ? h->adapters[a].first_step : step;
+    train_begin_lines(run);
     int e = before_steps(run, &must_save, err);
     if (!e && must_save)
         e = save(run, step, true, err);

@@ -11,7 +11,7 @@
 
 void config_complain(struct config_reader *r, const char *fmt, ...)
 {
-    char line[256];
+    char line[sizeof r->text]; /* the names of all families fit */
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);

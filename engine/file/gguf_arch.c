@@ -210,6 +210,32 @@ static void put_minimax(struct gguf_maker *k)
                        k->arch);
 }
 
+/* --- linear layers ---------------------------------------------------------------------------- */
+
+static void put_qwen35(struct gguf_maker *k)
+{
+    maker_put(k, "attn_output_gate", json_true());
+    maker_put_linear(k);
+}
+
+static void put_qwen_shared(struct gguf_maker *k)
+{
+    put_qwen3moe(k);
+    maker_put_needed(k, "shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+}
+
+static void put_qwen3next(struct gguf_maker *k)
+{
+    put_qwen_shared(k);
+    maker_put_linear(k);
+}
+
+static void put_qwen35moe(struct gguf_maker *k)
+{
+    put_qwen_shared(k);
+    put_qwen35(k);
+}
+
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct gguf_arch architectures[] = {
@@ -228,6 +254,24 @@ static const struct gguf_arch architectures[] = {
     {.gguf = "phi3", .model_type = "phi3", .rotates_part = true, .put = put_phi3},
     {.gguf = "mistral3", .model_type = "ministral3", .is_turned = true},
     {.gguf = "minimax-m2", .model_type = "minimax_m2", .rotates_part = true, .put = put_minimax},
+    {.gguf = "qwen3next",
+     .model_type = "qwen3_next",
+     .rotates_part = true,
+     .adds_one = true,
+     .linear = LINEAR_SPLIT,
+     .put = put_qwen3next},
+    {.gguf = "qwen35",
+     .model_type = "qwen3_5_text",
+     .rotates_part = true,
+     .adds_one = true,
+     .linear = LINEAR_WOVEN,
+     .put = put_qwen35},
+    {.gguf = "qwen35moe",
+     .model_type = "qwen3_5_moe_text",
+     .rotates_part = true,
+     .adds_one = true,
+     .linear = LINEAR_WOVEN,
+     .put = put_qwen35moe},
 };
 
 const struct gguf_arch *gguf_arch_at(size_t i)

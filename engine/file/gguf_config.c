@@ -29,7 +29,8 @@ static const char *element_type(const struct gguf_maker *k)
 {
     static const char *const names[] = {
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
-    const struct gguf_tensor *t = gguf_model_find(k->m, "blk.0.attn_output.weight");
+    const struct gguf_tensor *attn = gguf_model_find(k->m, "blk.0.attn_output.weight"),
+                             *t = attn ? attn : gguf_model_find(k->m, "blk.0.ssm_out.weight");
     return t && t->dtype <= DTYPE_BF16 ? names[t->dtype] : "bfloat16";
 }
 
@@ -255,7 +256,7 @@ static int refuse_architecture(const struct gguf *g, struct err *err)
     if (!v || v->is_array || !gguf_next_text(v, &i, &at))
         return err_set(err, -EBADMSG, "general.architecture is missing: it says of no model");
     snprintf(name, sizeof name, "%.*s", (int)(at.n < GGUF_NAME ? at.n : GGUF_NAME), at.at);
-    char known[256] = "";
+    char known[320] = "";
     for (size_t a = 0; gguf_arch_at(a); a++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", a ? ", " : "",
                  gguf_arch_at(a)->gguf);

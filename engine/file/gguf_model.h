@@ -7,6 +7,7 @@
 #define FILE_GGUF_MODEL_H
 
 #include "file/gguf.h"
+#include "num/mat.h"
 
 struct gguf_model;
 
@@ -30,7 +31,18 @@ struct gguf_alias {
                        it is none */
     char rest[32];
     size_t turn;
-    bool less;        /* it is a norm with 1 added */
+    struct mat_heads row_heads, col_heads; /* as of struct st_tensor */
+    struct mat_rest parts;
+    enum gguf_number {
+        GGUF_AS_IT_IS,
+        GGUF_ONE_MORE,  /* a norm with 1 added */
+        GGUF_MINUS_EXP, /* −e^x instead of x */
+    } number;
+    enum gguf_shape {
+        GGUF_SAME_SHAPE,
+        GGUF_TAPS, /* [channels, taps] of what has [channels, 1, taps] */
+        GGUF_ROW,  /* [n] of what has [1, n]; or that */
+    } shape;
     bool is_left_out; /* others say it, or it is computed */
 };
 /* −ENOTSUP: no model of ours has such a tensor. The sentence does not name the file. */

@@ -18,6 +18,14 @@ bool gguf_config_is_turned(const struct gguf *g);
 bool gguf_config_adds_one(const struct gguf *g);
 size_t gguf_config_head_width(const struct gguf *g);
 
+/* gguf_linear.c: what a tensor of a layer is called and how it lies in the architectures with
+ * linear layers, where others would have another name or none. `rest`: its name behind that of the
+ * layer. False: it is as elsewhere. */
+bool gguf_linear_alias(struct gguf_alias *ret, const struct gguf *g, size_t layer, const char *rest);
+/* Where that of a layer begins that stands behind the last: "mtp.layers.0." instead of
+ * "model.layers.4.". Of other architectures and layers as it was. */
+void gguf_linear_prefix(char *ret, size_t size, const struct gguf *g, size_t layer);
+
 /* gguf_rope.c: the factors of rope_freqs.weight as the rule of Llama 3 that they follow. */
 int gguf_rope_scaling(json_t **ret, const float *factor, size_t n, double base, struct err *err);
 
@@ -59,12 +67,19 @@ bool maker_is_text(const struct gguf_value *v, const char *text);
 /* A row for each general.architecture that is read. */
 struct gguf_arch {
     const char *gguf, *model_type;
-    bool is_turned;                    /* as gguf_config_is_turned */
-    bool rotates_part;                 /* of a head */
-    bool is_latent;                    /* its heads are those of put() */
-    bool adds_one;                     /* as gguf_config_adds_one */
+    bool is_turned;    /* as gguf_config_is_turned */
+    bool rotates_part; /* of a head */
+    bool is_latent;    /* its heads are those of put() */
+    bool adds_one;     /* as gguf_config_adds_one */
+    enum {
+        LINEAR_NONE,
+        LINEAR_SPLIT, /* one of its two projections lies in two parts */
+        LINEAR_WOVEN, /* value heads lie in another order */
+    } linear;
     void (*put)(struct gguf_maker *k); /* keys of its own, or NULL */
 };
+/* Linear layers: their keys, and which layers they are. */
+void maker_put_linear(struct gguf_maker *k);
 /* NULL: it is none of them, or missing. */
 const struct gguf_arch *gguf_arch_find(const struct gguf *g);
 /* In their order; NULL: there are no more. */

@@ -78,6 +78,9 @@ static const struct other_name {
     {"minimax-m2", {"ffn_up_exps", "block_sparse_moe.experts.|.w3"}},
     {"minimax-m2", {"ffn_down_exps", "block_sparse_moe.experts.|.w2"}},
     {"minimax-m2", {"exp_probs_b", "block_sparse_moe.e_score_correction_bias"}},
+    {"qwen3next qwen35moe", {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"}},
+    {"qwen3next qwen35moe", {"ffn_up_shexp", "mlp.shared_expert.up_proj"}},
+    {"qwen3next qwen35moe", {"ffn_down_shexp", "mlp.shared_expert.down_proj"}},
 };
 
 static bool is_among(const char *words, const char *word)
@@ -129,11 +132,16 @@ static void ahead_alias(struct gguf_alias *ret, size_t layer, const char *rest)
 static bool layer_alias(struct gguf_alias *ret, const struct gguf_model *m, size_t layer, const char *rest)
 {
     const char *dot = strchr(rest, '.');
-    const char *arch = gguf_config_architecture(gguf_model_head(m));
+    const struct gguf *g = gguf_model_head(m);
+    const char *arch = gguf_config_architecture(g);
     const size_t n = dot ? (size_t)(dot - rest) : 0;
+    char prefix[64];
+    if (gguf_linear_alias(ret, g, layer, rest))
+        return true;
+    gguf_linear_prefix(prefix, sizeof prefix, g, layer);
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         if (dot && strlen(vectors[i].gguf) == n && !strncmp(vectors[i].gguf, rest, n)) {
-            snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s", layer, own_name(arch, &vectors[i]));
+            snprintf(ret->name, sizeof ret->name, "%s%s", prefix, own_name(arch, &vectors[i]));
             return true;
         }
     if (!strncmp(rest, "nextn.", strlen("nextn."))) {
@@ -144,10 +152,9 @@ static bool layer_alias(struct gguf_alias *ret, const struct gguf_model *m, size
         const struct part_name *p = &inside[i];
         if (strlen(p->gguf) != n || strncmp(p->gguf, rest, n) != 0)
             continue;
-        snprintf(ret->name, sizeof ret->name, "model.layers.%zu.%s%.40s", layer, own_name(arch, p), dot);
-        if ((!strcmp(p->gguf, "attn_q") || !strcmp(p->gguf, "attn_k")) &&
-            gguf_config_is_turned(gguf_model_head(m)))
-            ret->turn = gguf_config_head_width(gguf_model_head(m));
+        snprintf(ret->name, sizeof ret->name, "%s%s%.40s", prefix, own_name(arch, p), dot);
+        if ((!strcmp(p->gguf, "attn_q") || !strcmp(p->gguf, "attn_k")) && gguf_config_is_turned(g))
+            ret->turn = gguf_config_head_width(g);
         ret->is_left_out = is_told_twice(m, layer, p->gguf);
         return true;
     }
@@ -190,7 +197,9 @@ int gguf_alias(struct gguf_alias *ret, const struct gguf_model *m, const struct 
     size_t layer;
     const char *rest;
     *ret = (struct gguf_alias){.turn = 0};
-    ret->less = gguf_config_adds_one(gguf_model_head(m)) && ends_with(name, "norm.weight");
+    if (gguf_config_adds_one(gguf_model_head(m)) && ends_with(name, "norm.weight") &&
+        !ends_with(name, ".ssm_norm.weight"))
+        ret->number = GGUF_ONE_MORE;
     if (is_among("rope_freqs.weight rope_factors_long.weight rope_factors_short.weight", name)) {
         ret->is_left_out = true;
         return 0;

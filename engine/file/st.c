@@ -339,6 +339,18 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
     return st_map_dir(ret, dir, want, arg, NULL, err);
 }
 
+bool st_dir_lists(const char *dir)
+{
+    static const char *const names[] = {SINGLE_NAME, INDEX_NAME};
+    bool has = gguf_is_path(dir);
+    for (size_t i = 0; i < 2; i++) {
+        char *path = input_path(dir, names[i]);
+        has = has || !path || input_is_there(path); /* without memory opening it says so */
+        free(path);
+    }
+    return has;
+}
+
 int st_open_heads(struct st **ret, const char *dir, struct err *err)
 {
     return st_set_open_dir(ret, dir, NULL, NULL, (struct st_how){.map = false}, err);
@@ -378,14 +390,34 @@ const struct st_tensor *st_find(const struct st *st, const char *name)
     return e ? &e->t : NULL;
 }
 
+/* Elements of a row from anywhere on, a large block at a time. */
+static void some_of_blocks(float *ret, const char *row, enum block_type type, size_t from, size_t n)
+{
+    float block[BLOCK_MOST];
+    for (size_t i = 0, now; i < n; i += now) {
+        const size_t skew = (from + i) % BLOCK_MOST;
+        now = n - i < BLOCK_MOST - skew ? n - i : BLOCK_MOST - skew;
+        block_to_f32(block, row, type, from + i - skew, skew + now);
+        memcpy(ret + i, block + skew, now * sizeof *ret);
+    }
+}
+
 void st_row(const struct st_tensor *t, size_t row, size_t cols, float *ret)
 {
-    const size_t stored = mat_stored_row(t->turn, row);
-    if (t->block)
-        block_to_f32(ret, (const char *)t->data + stored * block_row_bytes(t->block, cols), t->block, 0,
-                     cols);
-    else
-        dtype_to_f32(ret, (const char *)t->data + stored * cols * dtype_size(t->dtype), t->dtype, cols);
+    const struct mat_heads heads = t->col_heads;
+    const size_t stored = mat_stored_head(t->row_heads, mat_stored_row(t->turn, row)),
+                 run = heads.width ? heads.width : cols;
+    const char *at = (const char *)t->data +
+                     stored * (t->block ? block_row_bytes(t->block, cols) : cols * dtype_size(t->dtype));
+    for (size_t col = 0; col < cols; col += run) {
+        const size_t from = mat_stored_head(heads, col);
+        if (t->block && !heads.width)
+            block_to_f32(ret, at, t->block, 0, cols);
+        else if (t->block)
+            some_of_blocks(ret + col, at, t->block, from, run);
+        else
+            dtype_to_f32(ret + col, at + from * dtype_size(t->dtype), t->dtype, run);
+    }
 }
 
 int st_check(const struct st *st, struct err *err)

@@ -11,8 +11,7 @@
 #include <stdint.h>
 
 #include "err.h"
-#include "num/block.h"
-#include "num/dtype.h"
+#include "num/mat.h"
 
 enum { ST_MAX_DIMS = 8 };
 
@@ -22,9 +21,12 @@ struct st_tensor {
     enum dtype dtype;       /* DTYPE_COUNT where we do not compute with that type */
     enum block_type block; /* of GGUF: what a matrix is stored in, or BLOCK_NONE; dtype is DTYPE_COUNT then */
     size_t turn;           /* of GGUF: its rows are in another order, as of struct mat; else 0 */
+    struct mat_heads row_heads, col_heads; /* the same; of one dimension and of convolutions its elements */
+    struct mat_rest rest; /* of GGUF: it is the first part of two; its data, dtype and block are not set */
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
-    const void *data; /* at least 1-byte aligned only; inside the mapping, but for Gemma's norms of GGUF */
+    const void *data; /* at least 1-byte aligned only; inside the mapping, but for vectors of GGUF that are
+                         stored as other numbers */
     size_t file;      /* index of the shard it lies in */
     bool is_away;     /* its bytes have not come to this node, or not all of them (have_map.h) */
 };
@@ -48,6 +50,8 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
                 struct err *err);
 /* The same without the data: names, types and shapes of all, also of those that are away. */
 int st_open_heads(struct st **ret, const char *dir, struct err *err);
+/* Does it say which tensors there are: is it a GGUF file, or has it one of the two? */
+bool st_dir_lists(const char *dir);
 /* The same, with mappings of `maps` (borrowed until it is closed), which keeps them. */
 int st_map_file(struct st **ret, const char *path, struct maps *maps, struct err *err);
 int st_map_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,

@@ -5,12 +5,45 @@
 #include "file/st_impl.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "file/gguf_model.h"
 #include "file/input.h"
+
+/* llama.cpp leaves out extents of 1. */
+static void reshape(struct st_tensor *t, enum gguf_shape shape)
+{
+    if (shape == GGUF_TAPS && t->ndim == 2) {
+        t->ndim = 3;
+        t->shape[2] = t->shape[1];
+        t->shape[1] = 1;
+    } else if (shape == GGUF_ROW && t->ndim == 1) {
+        t->ndim = 2;
+        t->shape[1] = t->shape[0];
+        t->shape[0] = 1;
+    }
+}
+
+static bool heads_fit(struct mat_heads h, size_t n)
+{
+    return !h.width || h.first + (size_t)h.width * h.groups * h.each == n;
+}
+
+/* That no row or column is looked for outside. */
+static int check_heads(const struct st_tensor *t, const char *name, struct err *err)
+{
+    const size_t rows = t->ndim == 2 ? t->shape[0] : t->elements, cols = t->ndim ? t->shape[t->ndim - 1] : 0;
+    const struct mat_rest r = t->rest;
+    if (heads_fit(t->row_heads, rows) && heads_fit(t->col_heads, cols) &&
+        (!r.groups || (t->ndim == 2 && t->shape[0] == r.groups * (2 * (size_t)r.key + r.value))))
+        return 0;
+    return err_set(err, -EBADMSG,
+                   "tensor %s is of another shape than the file's heads of linear layers make it",
+                   input_quote(name).text);
+}
 
 /* A norm's weights and biases are of one dimension; their order is that of the rows they go
  * with. An expert is a slice of its stack. */
@@ -32,6 +65,9 @@ static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gg
                                  .dtype = t->dtype,
                                  .block = t->block,
                                  .turn = alias->turn,
+                                 .row_heads = alias->row_heads,
+                                 .col_heads = alias->col_heads,
+                                 .rest = alias->parts,
                                  .ndim = alias->experts ? t->ndim - 1 : t->ndim,
                                  .elements = 1,
                                  .bytes = bytes,
@@ -41,7 +77,8 @@ static int add_entry(struct st *st, const struct gguf_tensor *t, const struct gg
         e->t.shape[d] = t->extent[e->t.ndim - 1 - d];
         e->t.elements *= e->t.shape[d];
     }
-    return 0;
+    reshape(&e->t, alias->shape);
+    return check_heads(&e->t, t->name, err);
 }
 
 struct part_walk {
@@ -58,9 +95,10 @@ static size_t entries_of(const struct gguf_alias *alias)
     return alias->is_left_out ? 0 : alias->experts ? alias->experts : 1;
 }
 
-/* A norm without the 1 that was added to it, in memory of its own. Adding it again gives the number
- * that is stored: so near to 1 the difference is exact, or rounds back. */
-static int take_one(struct st *st, struct st_tensor *t, struct err *err)
+/* The numbers that a model has, in memory of their own. A norm loses the 1 that was added to it.
+ * Adding it again gives the number that is stored: so near to 1 the difference is exact, or rounds
+ * back. */
+static int change(struct st *st, struct st_tensor *t, enum gguf_number number, struct err *err)
 {
     const size_t n = t->elements;
     void **grown = reallocarray(st->stand_ins, st->nstand_ins + 1, sizeof *grown);
@@ -71,14 +109,17 @@ static int take_one(struct st *st, struct st_tensor *t, struct err *err)
         return err_set(err, -ENOMEM, "no memory for tensor %s", t->name);
     st->stand_ins[st->nstand_ins++] = x;
     dtype_to_f32(x, t->data, t->dtype, n);
-    for (size_t i = 0; i < n; i++)
-        x[i] -= 1;
+    for (size_t i = 0; i < n; i++) {
+        if (number == GGUF_MINUS_EXP && !(x[i] < 0))
+            return err_set(err, -EBADMSG, "tensor %s holds %g, and −e^x is below 0", t->name, (double)x[i]);
+        x[i] = number == GGUF_ONE_MORE ? x[i] - 1 : (float)log(-(double)x[i]);
+    }
     t->data = x;
     return 0;
 }
 
 /* Once they are mapped. */
-static int take_ones(struct st *st, const struct part_walk *w, size_t part, size_t first)
+static int change_all(struct st *st, const struct part_walk *w, size_t part, size_t first)
 {
     const struct gguf *g = gguf_model_part(w->m, part);
     int r = 0;
@@ -87,13 +128,13 @@ static int take_ones(struct st *st, const struct part_walk *w, size_t part, size
         r = gguf_alias(&alias, w->m, gguf_tensor(g, i), w->err);
         struct st_tensor *t = r || alias.is_left_out ? NULL : &st->entries[at].t;
         at += r ? 0 : entries_of(&alias);
-        if (!t || !alias.less || t->is_away || !t->data)
+        if (!t || !alias.number || t->is_away || !t->data)
             continue;
         if (t->dtype != DTYPE_F32)
-            r = err_set(w->err, -ENOTSUP, "tensor %s is a norm that is stored as %s; only F32 is read",
+            r = err_set(w->err, -ENOTSUP, "tensor %s is stored as %s; of such tensors only F32 is read",
                         gguf_tensor(g, i)->name, t->dtype_name);
         else
-            r = take_one(st, t, w->err);
+            r = change(st, t, alias.number, w->err);
     }
     return r;
 }
@@ -156,7 +197,7 @@ static int add_part(struct st *st, const struct part_walk *w, size_t part, bool 
     if (r || !is_wanted)
         return r;
     r = open_part(st, path, map, first, w->err);
-    return r || !map ? r : take_ones(st, w, part, first);
+    return r || !map ? r : change_all(st, w, part, first);
 }
 
 int st_gguf_add(struct st *st, json_t *names, const char *path, bool (*want)(void *arg, const char *name),

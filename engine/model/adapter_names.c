@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/stack_names.h"
+
 #define EXPERTS ".experts."
 #define SWITCH ".switch_mlp."
 
@@ -27,9 +29,11 @@ static void module_of(struct mlx_factor *f, const struct param_def *def)
     int digits = 0;
     if (experts && sscanf(experts + strlen(EXPERTS), "%9zu.%n", &f->index, &digits) == 1 && digits) {
         const int head = (int)(experts - name), tail = head + (int)strlen(EXPERTS) + digits;
+        char linear[TUNE_TARGET];
         f->expert = true;
-        snprintf(f->name, sizeof f->name, "%.*s%s%.*s", head, name,
-                 def->weave == WEAVE_TURNS ? EXPERTS : SWITCH, n - tail, name + tail);
+        stack_tail(linear, sizeof linear, name + tail, (size_t)(n - tail));
+        snprintf(f->name, sizeof f->name, "%.*s%s%s", head, name,
+                 def->weave == WEAVE_TURNS ? EXPERTS : SWITCH, linear);
     } else {
         snprintf(f->name, sizeof f->name, "%.*s", n, name);
     }
@@ -55,16 +59,30 @@ void mlx_key_of(char ret[TUNE_TARGET], const struct param_def *def)
     snprintf(ret, TUNE_TARGET, "%s", f.name + skip);
 }
 
+/* Where a word of a key begins, which is all between two dots; NULL: it has no such word. */
+static const char *word_of(const char *key, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = key; (at = strstr(at, word)); at += n)
+        if (at == key || at[-1] == '.')
+            return at;
+    return NULL;
+}
+
 /* What a stack is called: "switch_mlp.", or "experts." without a number behind it. */
 void mlx_key_target(char ret[TUNE_TARGET], const char *key)
 {
-    const char *at = strstr(key, &SWITCH[1]), *woven = strstr(key, &EXPERTS[1]);
+    const char *at = word_of(key, &SWITCH[1]), *woven = word_of(key, &EXPERTS[1]);
     const bool is_woven = !at && woven && !strchr("*0123456789", woven[strlen(&EXPERTS[1])]);
     const char *stack = is_woven ? woven : at;
-    if (stack)
-        snprintf(ret, TUNE_TARGET, "%.*sexperts.*.%s", (int)(stack - key), key, strchr(stack, '.') + 1);
-    else
+    if (stack) {
+        char linear[TUNE_TARGET];
+        const size_t stem = stack > key ? (size_t)(stack - key) - 1 : 0;
+        stack_expert_tail(linear, sizeof linear, key, stem, strchr(stack, '.') + 1);
+        snprintf(ret, TUNE_TARGET, "%.*sexperts.*.%s", (int)(stack - key), key, linear);
+    } else {
         snprintf(ret, TUNE_TARGET, "%s", key);
+    }
 }
 
 void factor_transpose(float *y, const float *x, size_t rows, size_t cols)

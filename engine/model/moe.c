@@ -130,6 +130,8 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
     if (m->shared_ffn)
         mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), false, t, m->shared_ffn,
                       l->whole ? l->whole->moe.shared_ffn : 0);
+    for (size_t i = 0; i < 2; i++)
+        ret->moe.all[i] = slab_floats(slab, l->whole ? rows : 0, l->whole ? l->whole->moe.ffn : 0);
     ret->moe.shared_y = slab_floats(slab, m->shared_gate ? t : 0, c->dim);
     ret->moe.shared_score = slab_floats(slab, m->shared_gate ? t : 0, 1);
 }
@@ -179,7 +181,8 @@ static size_t lora_rank(const struct linear *lin)
 static struct expert expert_of(const struct config *c, const union part_saved *s, const union part_dys *d,
                                const struct unit_weights *w, size_t e)
 {
-    const size_t from = s->moe.groups.start[e], ffn = c->moe.ffn;
+    const size_t from = s->moe.groups.start[e], ffn = c->moe.ffn,
+                 across = w->lin[expert_at(c, e) + MLP_DOWN].w.cols;
     struct expert x = {.rows = {s->moe.groups.pick + from, rows_of(s, e), c->moe.chosen},
                        .first = expert_at(c, e),
                        .saved = {.gate = s->moe.gate + from * ffn, .up = s->moe.up + from * ffn}};
@@ -187,6 +190,8 @@ static struct expert expert_of(const struct config *c, const union part_saved *s
         x.dys.gate = d->moe.gate + from * ffn;
         x.dys.up = d->moe.up + from * ffn;
     }
+    for (size_t i = 0; i < 2 && d && across > ffn; i++)
+        x.dys.all[i] = d->moe.all[i] + from * across;
     for (size_t i = 0; i < MLP_LINEARS; i++) {
         const size_t rank = lora_rank(&w->lin[x.first + i]);
         x.saved.xa[i] = s->moe.xa[i] + from * rank;
@@ -332,6 +337,90 @@ static void expert_back(const struct block_ctx *ctx, float *dh, const struct exp
     moe_scatter_add(num, dh, work->moe.x, NULL, x->rows, dim);
 }
 
+/* --- the same of a slice ---------------------------------------------------------------------- */
+
+/* What a slice has of a gradient is some of its columns, and the weight's gradient sums over all of
+ * them: as do the products with gate and up. So the ranks gather the rows of all experts at once,
+ * twice two. First the gradient of each activation, and the activation. */
+static void down_back(const struct block_ctx *ctx, const struct expert *x, const float *dy,
+                      const struct unit_weights *w, union part_work *work)
+{
+    const size_t last = x->first + MLP_DOWN, n = x->rows.n;
+    const struct slice_rows own = part_own(ctx, w->lin[last].w.cols, SLICE_ANY);
+    moe_gather(ctx->num, work->moe.y, dy, NULL, x->rows, ctx->config->dim);
+    part_shared_back(ctx, x->dys.gate, x->dys.dyb[MLP_DOWN], work->moe.y, w, last, own, n, false);
+    glu_forward(ctx->num, x->dys.up, x->saved.gate, x->saved.up, ctx->config->glu, n * ctx->config->moe.ffn);
+}
+
+/* Then those of gate and up. */
+static void activation_back(const struct block_ctx *ctx, const struct expert *x, const float *dy,
+                            const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    struct num *num = ctx->num;
+    const size_t last = x->first + MLP_DOWN, n = x->rows.n, dim = ctx->config->dim,
+                 ffn = ctx->config->moe.ffn;
+    const float *bias = w->lin[last].bias;
+    moe_weight_back(num, work->moe.dweight, x->dys.all[0], x->dys.all[1], x->rows, w->lin[last].w.cols);
+    if (bias) {
+        moe_gather(num, work->moe.y, dy, NULL, x->rows, dim);
+        moe_bias_back(num, work->moe.dweight, work->moe.y, bias - w->cut[last].first, x->rows, dim);
+    }
+    memcpy(work->moe.wide, x->dys.gate, n * ffn * sizeof *work->moe.wide);
+    moe_scale(num, work->moe.wide, s->moe.weight, x->rows, ffn);
+    moe_scale(num, x->dys.dyb[MLP_DOWN], s->moe.weight, x->rows, lora_rank(&w->lin[last]));
+    glu_backward_x(num, x->dys.gate, x->dys.up, work->moe.wide, x->saved.gate, x->saved.up, ctx->config->glu,
+                   n * ffn);
+}
+
+/* And of their inputs some columns. */
+static void inputs_back(const struct block_ctx *ctx, float *own_dh, const struct expert *x,
+                        const struct unit_weights *w, union part_work *work)
+{
+    const struct slice_rows inputs = part_own(ctx, ctx->config->dim, SLICE_ANY);
+    const size_t n = x->rows.n;
+    part_shared_back(ctx, work->moe.x, x->dys.dyb[MLP_GATE], x->dys.all[0], w, x->first + MLP_GATE, inputs, n,
+                     false);
+    part_shared_back(ctx, work->moe.x, x->dys.dyb[MLP_UP], x->dys.all[1], w, x->first + MLP_UP, inputs, n,
+                     true);
+    moe_scatter_add(ctx->num, own_dh, work->moe.x, NULL, x->rows, inputs.n);
+}
+
+static void gather_experts(const struct block_ctx *ctx, const union part_dys *d, const union part_saved *s,
+                           const struct unit_weights *w)
+{
+    const size_t rows = s->moe.groups.start[ctx->config->moe.experts],
+                 across = w->lin[expert_at(ctx->config, 0) + MLP_DOWN].w.cols;
+    part_gather_columns(ctx, d->moe.all[0], d->moe.gate, rows, across, SLICE_ANY);
+    part_gather_columns(ctx, d->moe.all[1], d->moe.up, rows, across, SLICE_ANY);
+}
+
+static void slice_back(const struct block_ctx *ctx, float *dh, const union part_dys *d, const float *dy,
+                       const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct slice_rows inputs = part_own(ctx, c->dim, SLICE_ANY);
+    for (int pass = 0; pass < 3; pass++) {
+        if (pass)
+            gather_experts(ctx, d, s, w);
+        if (pass == 2)
+            part_columns_take(ctx->gather->own, inputs.n, dh, c->dim, inputs.first, ctx->tokens);
+        for (size_t e = 0; e < c->moe.experts; e++) {
+            const struct expert x = expert_of(c, s, d, w, e);
+            if (!x.rows.n)
+                continue;
+            if (pass == 0)
+                down_back(ctx, &x, dy, w, work);
+            else if (pass == 1)
+                activation_back(ctx, &x, dy, s, w, work);
+            else
+                inputs_back(ctx, ctx->gather->own, &x, w, work);
+        }
+    }
+    part_gather_dh(ctx, dh, ctx->tokens, c->dim);
+}
+
+/* --- backward --------------------------------------------------------------------------------- */
+
 /* dh is always there: below an MLP lies its attention. */
 static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d, const float *dy,
                        const union part_saved *s, const struct unit_weights *w, union part_work *work)
@@ -343,11 +432,13 @@ static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d
         shared_back(ctx, dh, d, dy, s, w, work);
     else
         memset(dh, 0, t * c->dim * sizeof *dh);
-    for (size_t e = 0; e < route.experts; e++) {
+    for (size_t e = 0; e < route.experts && !ctx->gather; e++) {
         const struct expert x = expert_of(c, s, d, w, e);
         if (x.rows.n)
             expert_back(ctx, dh, &x, dy, s, w, work);
     }
+    if (ctx->gather)
+        slice_back(ctx, dh, d, dy, s, w, work);
     moe_route_backward_x(ctx->num, d->moe.logits, work->moe.dweight, s->moe.chosen, s->moe.score, route, t);
     gemm_xw(ctx->num, dh, d->moe.logits, w->lin[ROUTER].w, t, true);
 }

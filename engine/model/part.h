@@ -159,6 +159,7 @@ union part_dys {
     struct {
         float *logits;             /* [T, experts] */
         float *gate, *up, *dyb[3]; /* [R, ffn], [R, rank] */
+        float *all[2];             /* of a slice: gate and up with the columns of all, [R, whole ffn] */
         struct mlp_dys shared;
         float *shared_y, *shared_score; /* as in part_saved */
     } moe;

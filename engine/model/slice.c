@@ -45,7 +45,7 @@ static const char *unshared(const struct config *c)
 /* And what one that trains has none for. */
 static const char *untrained(const struct config *c)
 {
-    return c->moe.experts ? "experts" : NULL;
+    return c->moe.shared_gate ? "a gate on shared experts" : NULL;
 }
 
 static size_t least(size_t a, size_t b)

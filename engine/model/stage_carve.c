@@ -215,9 +215,10 @@ static void carve_shared(struct stage *s, struct slab *slab)
 static size_t widest_own(const struct stage_spec *spec)
 {
     const struct config *c = &spec->config;
-    const size_t dim = slice_rows(spec->slice, c->dim, SLICE_ANY).n,
-                 ffn = slice_rows(spec->slice, c->ffn, SLICE_ANY).n,
-                 heads = slice_rows(spec->slice, c->heads, c->heads / c->kv_heads).n;
+    const size_t
+        dim = slice_rows(spec->slice, c->dim, SLICE_ANY).n,
+        ffn = slice_rows(spec->slice, max_size(c->ffn, max_size(c->moe.ffn, c->moe.shared_ffn)), SLICE_ANY).n,
+        heads = slice_rows(spec->slice, c->heads, c->heads / c->kv_heads).n;
     return stage_trains_all(spec) ? max_size(max_size(dim, c->heads), max_size(ffn, 2 * heads * c->head))
                                   : dim;
 }

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/stack_names.h"
+
 #define WEIGHT ".weight"
 #define FP8_SCALES "_scale_inv"
 #define STACK "switch_mlp."
@@ -54,11 +56,13 @@ static bool expert_name(struct expert_name *ret, const char *name)
 bool stored_stack_name(char ret[STORED_NAME], size_t *ret_expert, const struct tensor_def *def)
 {
     struct expert_name n;
+    char tail[TENSOR_NAME];
     if (!expert_name(&n, def->name))
         return false;
     *ret_expert = n.expert;
+    stack_tail(tail, sizeof tail, n.tail, strlen(n.tail));
     snprintf(ret, STORED_NAME, "%.*s%s%s", n.stem, def->name, def->weave == WEAVE_TURNS ? EXPERTS : "." STACK,
-             n.tail);
+             tail);
     return true;
 }
 
@@ -74,13 +78,14 @@ bool stored_woven_name(char ret[STORED_NAME], struct stored_woven *ret_at, const
     return true;
 }
 
-/* The keys' and the values' part of a kv_b_proj, in GGUF files. */
+/* What lies in two parts in GGUF files. */
 static void whole_name(char name[STORED_NAME])
 {
-    static const char *const parts[] = {STORED_KEYS, STORED_VALUES};
-    for (size_t i = 0; i < 2; i++)
-        if (ends_with(name, parts[i]))
-            strcpy(name + strlen(name) - strlen(parts[i]), WEIGHT);
+    static const char *const parts[][2] = {
+        {STORED_KEYS, WEIGHT}, {STORED_VALUES, WEIGHT}, {STORED_QKV, STORED_QKVZ}, {STORED_Z, STORED_QKVZ}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (ends_with(name, parts[i][0]))
+            strcpy(name + strlen(name) - strlen(parts[i][0]), parts[i][1]);
 }
 
 /* The first of the tensors in a stack that is called like a module of its own; `at` is where that
@@ -113,10 +118,11 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
     const char *stack = strstr(own, "." STACK), *woven = strstr(own, EXPERTS);
     if (woven && !isdigit((unsigned char)woven[strlen(EXPERTS)]))
         first_woven(ret, own, woven + strlen(EXPERTS));
-    else if (stack)
-        snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own,
-                 stack + strlen("." STACK));
-    else
+    else if (stack) {
+        char tail[TENSOR_NAME];
+        stack_expert_tail(tail, sizeof tail, own, (size_t)(stack - own), stack + strlen("." STACK));
+        snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own, tail);
+    } else
         memcpy(ret, own, sizeof own);
 }
 
@@ -156,6 +162,7 @@ static bool view_of(struct stored_view *v, const struct st_tensor *t, bool is_st
 struct found {
     struct stored_view weight, scale, bias;
     bool has_scale, has_bias;
+    const struct st_tensor *rest; /* as of struct stored */
 };
 
 /* One expert's rows, or elements where extent `rows_at` is the last, of those that lie by turns. */
@@ -233,14 +240,34 @@ static bool find_woven(struct found *f, const struct st *st, const struct tensor
     return find_blocks(f, st, name, at) || find_turned(f, st, name, at);
 }
 
-/* Under its own name, woven, or in a stack. */
+/* In two parts, which make one matrix. */
+static bool find_parts(struct found *f, const struct st *st, const struct tensor_def *def)
+{
+    char name[STORED_NAME];
+    if (!ends_with(def->name, STORED_QKVZ))
+        return false;
+    const int stem = (int)(strlen(def->name) - strlen(STORED_QKVZ));
+    snprintf(name, sizeof name, "%.*s" STORED_QKV, stem, def->name);
+    const struct st_tensor *first = st_find(st, name);
+    snprintf(name, sizeof name, "%.*s" STORED_Z, stem, def->name);
+    f->rest = st_find(st, name);
+    if (!first || !f->rest || !first->rest.groups || f->rest->ndim != 2 ||
+        f->rest->shape[0] != (size_t)first->rest.groups * first->rest.value ||
+        f->rest->shape[1] != first->shape[1] || !view_of(&f->weight, first, false, 0))
+        return false;
+    f->weight.shape[0] += f->rest->shape[0];
+    f->weight.bytes += f->rest->bytes;
+    return true;
+}
+
+/* Under its own name, woven, in a stack, or in two parts. */
 static bool find(struct found *f, const struct st *st, const struct tensor_def *def)
 {
     char in_stack[STORED_NAME], side[STORED_NAME];
     size_t slice = 0;
     const char *at = def->name;
     bool is_stack = false;
-    if (!st_find(st, at) && find_woven(f, st, def))
+    if (!st_find(st, at) && (find_woven(f, st, def) || find_parts(f, st, def)))
         return true;
     if (!st_find(st, at) && stored_stack_name(in_stack, &slice, def)) {
         at = in_stack;
@@ -308,6 +335,12 @@ static bool find_quant(struct quant *q, const struct found *f, const struct tens
     return false;
 }
 
+/* The other of two tensors, or NULL. */
+static bool is_computed(const struct st_tensor *rest)
+{
+    return !rest || rest->block || rest->dtype < DTYPE_F8_E4M3;
+}
+
 bool stored_find(struct stored *ret, const struct st *st, const struct tensor_def *def, bool fp8, char *why,
                  size_t size)
 {
@@ -320,6 +353,7 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
     }
     const struct stored_view *v = &f.weight;
     *ret = (struct stored){.t = v->t,
+                           .rest = f.rest,
                            .data = v->data,
                            .elements = def->rows * (def->cols ? def->cols : 1),
                            .bytes = v->bytes,
@@ -341,7 +375,8 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         shape_text(wanted, ndim, shape[0], shape[1]);
         snprintf(why, size, "%s is %s, config.json says %s", def->name, is, wanted);
     } else if (!ret->is_quantized &&
-               ((v->t->dtype == DTYPE_COUNT && !(v->t->block && dims == 2 && !v->down)) ||
+               (!is_computed(f.rest) ||
+                (v->t->dtype == DTYPE_COUNT && !(v->t->block && dims == 2 && !v->down)) ||
                 (v->t->dtype == DTYPE_F8_E4M3 && (!(fp8 && def->linear) || v->step || v->down))))
         snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", def->name,
                  v->t->dtype_name);
@@ -357,6 +392,14 @@ struct mat stored_mat(const struct stored *s, const struct tensor_def *def, stru
         w.dtype = DTYPE_F32;
     w.block = s->t->block;
     w.turn = s->t->turn;
+    w.row_heads = s->t->row_heads;
+    w.col_heads = s->t->col_heads;
+    w.rest = s->t->rest;
+    if (s->rest) {
+        w.rest.data = s->rest->data;
+        w.rest.dtype = s->rest->block ? DTYPE_F32 : s->rest->dtype;
+        w.rest.block = s->rest->block;
+    }
     w.step = s->step;
     w.down = s->down;
     if (s->is_quantized) {
@@ -386,8 +429,11 @@ void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *
     }
     struct st_tensor part = *s->t; /* or a slice of it */
     part.data = s->data;
-    for (size_t row = 0; row < def->rows; row++)
-        st_row(&part, row, cols, ret + row * cols);
+    for (size_t row = 0; row < def->rows; row++) {
+        bool is_rest = false;
+        const size_t at = s->rest ? mat_part_row(s->t->rest, row, &is_rest) : row;
+        st_row(is_rest ? s->rest : &part, at, cols, ret + row * cols);
+    }
 }
 
 /* --- quantizing ------------------------------------------------------------------------------- */

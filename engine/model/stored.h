@@ -22,8 +22,9 @@
 enum { STORED_NAME = TENSOR_NAME + 32 };
 
 struct stored {
-    const struct st_tensor *t; /* what holds it; borrowed: the set */
-    const void *data;          /* its own part of it */
+    const struct st_tensor *t;    /* what holds it; borrowed: the set */
+    const struct st_tensor *rest; /* the other tensor that holds it (struct mat_rest), or NULL */
+    const void *data;             /* its own part of it */
     size_t elements,
         bytes;         /* of that part, scales and biases not counted; elements: where it is not quantized */
     size_t step, down; /* where they lie apart, as of struct mat; of a vector `step` elements */
@@ -49,6 +50,11 @@ void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *
  * head, [heads, rank, nope], and values [heads, value, rank]. */
 #define STORED_KEYS ".keys.weight"
 #define STORED_VALUES ".values.weight"
+
+/* And those of the two that an in_proj_qkvz may be stored as, see struct mat_rest. */
+#define STORED_QKVZ ".in_proj_qkvz.weight"
+#define STORED_QKV ".in_proj_qkvz.qkv.weight"
+#define STORED_Z ".in_proj_qkvz.z.weight"
 
 /* The tensor of the model that a name in a file belongs to: that of a matrix for its scales, one
  * expert's for a stack, the whole one for a part. */

@@ -324,13 +324,20 @@ static struct mat own_rows(struct unit *u, size_t i, struct mat whole)
                : whole;
 }
 
+static void will_need(const struct st *st, const struct stored *s)
+{
+    st_willneed(st, s->t);
+    if (s->rest)
+        st_willneed(st, s->rest);
+}
+
 /* Of a slice its rows alone; of a table that all look up in, what they will ask for is not
  * known. */
 static void read_ahead(const struct unit *u, size_t i, const struct st *st, const struct stored *s)
 {
     const struct mat w = u->block.weights.lin[i].w;
     if (!slice_is_part(u->slice) || u->has_all || (!u->defs[i].grain && u->index))
-        st_willneed(st, s->t);
+        will_need(st, s);
     else if (u->defs[i].grain && !w.step && !w.down)
         st_willneed_part(st, s->t, w.data, s->bytes / u->whole[i] * w.rows);
 }
@@ -467,7 +474,7 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
     for (size_t i = 0; i < u->ntensors; i++) {
         const struct tensor_def *def = &u->defs[i], whole = unit_whole(u, i);
         if (!weight_bits && c->mixed && forms) {
-            bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, &whole) / whole.rows * def->rows;
+            bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, &whole) * def->rows / whole.rows;
             continue;
         }
         struct quant_form form = quant_form_of(forms, def, c);

@@ -21,7 +21,21 @@ enum {
 
 static size_t stored_row(const struct mat *w, size_t row)
 {
-    return mat_stored_row(w->turn, row) * mat_step(w);
+    return mat_stored_head(w->row_heads, mat_stored_row(w->turn, row)) * mat_step(w);
+}
+
+/* The part that holds the row, of a matrix that lies in two, and which of its rows that is. */
+static struct mat part_of(struct mat w, size_t *row)
+{
+    bool is_rest;
+    *row = mat_part_row(w.rest, *row, &is_rest);
+    if (is_rest) {
+        w.data = w.rest.data;
+        w.dtype = w.rest.dtype;
+        w.block = w.rest.block;
+    }
+    w.rest.groups = 0;
+    return w;
 }
 
 const char *convert_element(struct mat w, size_t row, size_t col)
@@ -145,8 +159,29 @@ static size_t convert_start(const struct kernels *k, float *dst, struct mat w, s
     return n;
 }
 
+/* Columns whose heads lie in another order: a run of each head after the other. */
+static void convert_heads(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    const struct mat_heads heads = w.col_heads;
+    w.col_heads.width = 0;
+    for (size_t i = 0, now; i < n; i += now) {
+        now = heads.width - (col + i) % heads.width;
+        now = n - i < now ? n - i : now;
+        const size_t at = mat_stored_head(heads, col + i), done = convert_start(k, dst + i, w, row, at, now);
+        if (now > done)
+            convert_row(k, dst + i + done, w, row, at + done, now - done);
+    }
+}
+
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
+    if (w.rest.groups)
+        w = part_of(w, &row);
+    if (w.col_heads.width) {
+        w = whole(w, &col);
+        convert_heads(k, dst, w, row, col, n);
+        return;
+    }
     if (w.wide) {
         w = whole(w, &col);
         const size_t done = convert_start(k, dst, w, row, col, n);
@@ -189,6 +224,8 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
 {
     if (row >= w.rows || w.down)
         return;
+    if (w.rest.groups)
+        w = part_of(w, &row);
     w = whole(w, &col);
     if (w.block) {
         fetch(block_row(w, row) + block_row_bytes(w.block, col), block_row_bytes(w.block, n));
@@ -202,7 +239,7 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
 
 size_t convert_step(struct mat w)
 {
-    return w.quant ? w.quant->group : w.block ? BLOCK_STEP : 1;
+    return w.quant ? w.quant->group : w.block || (w.rest.groups && w.rest.block) ? BLOCK_STEP : 1;
 }
 
 void convert_round(float *dst, const float *src, size_t n)
@@ -217,7 +254,8 @@ void convert_round(float *dst, const float *src, size_t n)
 
 bool convert_is_in_place(struct mat w)
 {
-    return !w.quant && !w.block && !w.turn && !w.step && !w.down && !w.wide;
+    return !w.quant && !w.block && !w.turn && !w.row_heads.width && !w.col_heads.width && !w.rest.groups &&
+           !w.step && !w.down && !w.wide;
 }
 
 bool convert_is_plain(struct mat w)

@@ -24,7 +24,22 @@ enum {
     FEW_TO_PAD = 2,     /* rows of x up to which it does not matter */
     AHEAD = 4,          /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64,    /* bytes */
+    TOGETHER = 32,      /* products that share the threads */
 };
+
+/* How many outputs a row of y has: of one of two parts those of both. */
+static size_t outputs(const struct mat *w)
+{
+    return w->part ? w->rest.groups * mat_group_rows(w->rest) : w->rows;
+}
+
+/* Which output the row is that is stored there. */
+static size_t output_stored(const struct mat *w, size_t stored)
+{
+    if (w->part)
+        return mat_row_of_part(w->rest, stored, w->part == MAT_REST);
+    return mat_row_stored(w->turn, mat_head_stored(w->row_heads, stored));
+}
 
 /* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for
  * all the rows at once. */
@@ -234,7 +249,7 @@ static void block_streams(const struct num *num, const struct gemm_xwt *p, struc
     const struct mat w = p->w;
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
     struct int_block_dots d = {.y = p->y,
-                               .ldy = w.rows,
+                               .ldy = outputs(&w),
                                .n = n,
                                .rows = INT_ROWS,
                                .x = x,
@@ -249,7 +264,7 @@ static void block_streams(const struct num *num, const struct gemm_xwt *p, struc
         for (size_t r = 0; r < d.rows; r++) {
             const size_t stored = i < apart ? s.row + r * apart + i : s.row + INT_ROWS * apart + r;
             d.w[r] = block_row(w, stored, room + r * row_bytes);
-            d.to[r] = mat_row_stored(w.turn, stored);
+            d.to[r] = output_stored(&w, stored);
         }
         num_integers(num)->block_dots(&d);
     }
@@ -263,7 +278,7 @@ static void block_span(const struct num *num, const struct gemm_xwt *p, struct i
     for (size_t i = 0, now; i < p->n; i += now) {
         now = min_size(p->n - i, fit);
         block_streams(num, &part, x, now, s);
-        part.y += now * p->w.rows;
+        part.y += now * outputs(&p->w);
         x.bytes += now * bytes;
         x.scale = (float *)((char *)x.scale + now * bytes);
         x.sum = (float *)((char *)x.sum + now * bytes);
@@ -280,13 +295,42 @@ static void int_span(const struct num *num, const struct gemm_xwt *p, struct int
 
 /* --- one or several --- */
 
-bool few_applies(const struct num *num, const struct gemm_xwt *p)
+/* The products that p is made of: those of both parts of W where these are blocks, which a kernel
+ * reads as they lie. Returns how many. */
+static size_t take_apart(struct gemm_xwt ret[2], const struct gemm_xwt *p)
 {
+    const struct mat_rest *rest = &p->w.rest;
+    ret[0] = *p;
+    if (!rest->groups || p->w.part || !p->w.block || !rest->block)
+        return 1;
+    ret[1] = *p;
+    ret[0].w.part = MAT_FIRST;
+    ret[0].w.rows = rest->groups * (2 * (size_t)rest->key + rest->value);
+    ret[1].w.part = MAT_REST;
+    ret[1].w.rows = (size_t)rest->groups * rest->value;
+    ret[1].w.data = rest->data;
+    ret[1].w.block = rest->block;
+    return 2;
+}
+
+static bool one_applies(const struct num *num, const struct gemm_xwt *p)
+{
+    const bool has_room = p->w.cols <= num_lane(num, 0).floats;
     if (!p->n || !p->w.rows || !p->w.cols)
         return false;
-    return int_applies(p->w)
-               ? int_is_few(num, p->w, p->n)
-               : (p->n <= FEW_ROWS || num_is_invariant(num)) && p->w.cols <= num_lane(num, 0).floats;
+    if (int_applies(p->w))
+        return int_is_few(num, p->w, p->n) && (has_room || !p->w.col_heads.width);
+    return (p->n <= FEW_ROWS || num_is_invariant(num)) && has_room;
+}
+
+bool few_applies(const struct num *num, const struct gemm_xwt *p)
+{
+    struct gemm_xwt part[2];
+    if (take_apart(part, p) == 1)
+        return one_applies(num, p);
+    return one_applies(num, &part[0]) && one_applies(num, &part[1]) &&
+           p->n * (int_row_bytes(part[0].w) + int_row_bytes(part[1].w)) <=
+               num_panel(num).floats * sizeof(float);
 }
 
 /* Whether x is the same for both in whole numbers. */
@@ -302,32 +346,40 @@ static bool is_same_form(struct mat a, struct mat b)
            a.quant->group == b.quant->group;
 }
 
+static bool is_same_order(struct mat_heads a, struct mat_heads b)
+{
+    return a.width == b.width && a.groups == b.groups && a.each == b.each && a.first == b.first;
+}
+
 /* Whether p's x is that of the product before it, in the same whole numbers. */
 static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
 {
     return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols &&
-           is_same_form(p->w, before->w);
+           is_same_form(p->w, before->w) && is_same_order(p->w.col_heads, before->w.col_heads);
 }
 
-/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it
- * do. */
-static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
+/* Where in the panel the whole numbers of p's x lie, from where those of the product before it
+ * do; before NULL: there is none. */
+static size_t next_x(const struct gemm_xwt *p, const struct gemm_xwt *before, size_t at)
 {
-    if (i == 0 || !int_applies(p[i - 1].w) || has_same_x(&p[i], &p[i - 1]))
+    if (!before || !int_applies(before->w) || has_same_x(p, before))
         return at;
-    return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
+    return at + before->n * int_row_bytes(before->w);
 }
 
 /* How many of the products from the first on are few, and have room in the panel together. */
 size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
 {
     const size_t room = num_panel(num).floats * sizeof(float);
-    size_t i = 0;
-    for (size_t at = 0; i < n && few_applies(num, &p[i]); i++) {
-        at = next_x(p, i, at);
-        if (int_applies(p[i].w) && at + p[i].n * int_row_bytes(p[i].w) > room)
-            break;
-    }
+    struct gemm_xwt part[2], before;
+    size_t i = 0, at = 0, seen = 0;
+    for (; i < n && i < TOGETHER && few_applies(num, &p[i]); i++)
+        for (size_t k = 0, parts = take_apart(part, &p[i]); k < parts; k++, seen++) {
+            at = next_x(&part[k], seen ? &before : NULL, at);
+            if (int_applies(part[k].w) && at + part[k].n * int_row_bytes(part[k].w) > room)
+                return i;
+            before = part[k];
+        }
     return i;
 }
 
@@ -339,7 +391,7 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
         const struct mat w = p[i].w;
         const size_t row = from > before ? (from - before + w.cols - 1) / w.cols : 0;
         const size_t last = (end - before + w.cols - 1) / w.cols, stop = last < w.rows ? last : w.rows;
-        at = next_x(p, i, at);
+        at = next_x(&p[i], i ? &p[i - 1] : NULL, at);
         if (row >= stop)
             continue;
         const struct row_span s = {row, stop - row};
@@ -350,11 +402,23 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
     }
 }
 
+/* A row of x in the order of W's columns: in the thread's lane where that is another. */
+static const float *ordered_x(const struct num *num, const float *x, struct mat w)
+{
+    const struct mat_heads heads = w.col_heads;
+    float *to = num_lane(num, omp_get_thread_num()).data;
+    if (!heads.width)
+        return x;
+    for (size_t col = 0; col < w.cols; col += heads.width)
+        memcpy(to + mat_stored_head(heads, col), x + col, heads.width * sizeof *x);
+    return to;
+}
+
 /* A row of x for W. */
 static void to_whole(const struct num *num, const struct int_row *to, const float *x, struct mat w)
 {
     if (int_block_of(w))
-        num_integers(num)->block_quantize(to, x, w.cols, int_block_of(w));
+        num_integers(num)->block_quantize(to, ordered_x(num, x, w), w.cols, int_block_of(w));
     else
         num_integers(num)->quantize(to, x, w.cols, w.quant->bits, w.quant->group, few_form(num, w));
 }
@@ -370,11 +434,12 @@ static void all_to_whole(const struct num *num, const struct gemm_xwt *p, char *
     }
 }
 
-void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
+/* The same of products of whole matrices, or of parts, up to twice TOGETHER. */
+static void parts_each(struct num *num, const struct gemm_xwt *p, size_t n)
 {
     size_t at = 0, elements = 0;
     for (size_t i = 0; i < n; i++) {
-        at = next_x(p, i, at);
+        at = next_x(&p[i], i ? &p[i - 1] : NULL, at);
         elements += p[i].w.rows * p[i].w.cols;
         if (!int_applies(p[i].w) || (i && has_same_x(&p[i], &p[i - 1])))
             continue;
@@ -390,15 +455,23 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
     }
 }
 
+void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    struct gemm_xwt parts[2 * TOGETHER];
+    size_t taken = 0;
+    for (size_t i = 0; i < n; i++)
+        taken += take_apart(parts + taken, &p[i]);
+    parts_each(num, parts, taken);
+}
+
 void few_in_turn(struct num *num, const struct gemm_xwt *p)
 {
     size_t now = p->n;
     while (now > 1 && !few_applies(num, &(struct gemm_xwt){p->y, p->x, p->w, now, p->accumulate}))
         now = (now + 1) / 2;
     for (size_t i = 0; i < p->n; i += now) {
-        const size_t rows = p->n - i < now ? p->n - i : now;
-        few_each(num,
-                 &(struct gemm_xwt){p->y + i * p->w.rows, p->x + i * p->w.cols, p->w, rows, p->accumulate},
-                 1);
+        const struct gemm_xwt some = {p->y + i * p->w.rows, p->x + i * p->w.cols, p->w,
+                                      p->n - i < now ? p->n - i : now, p->accumulate};
+        few_each(num, &some, 1);
     }
 }

@@ -19,7 +19,7 @@ struct row_span {
 
 /* Whether the product has so few rows that reading W is what it costs. Then it is one for few_each,
  * which has the threads share the weights of all n products as one list; together their x must fit
- * in the panel (few_together: how many of them do). */
+ * in the panel (few_together: how many of them do, 32 at most). */
 bool few_applies(const struct num *num, const struct gemm_xwt *p);
 size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n);
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n);
@@ -32,9 +32,12 @@ void bytes_run(struct num *num, float *y, const float *x, struct mat w, size_t n
 
 /* --- a row of x in whole numbers: the numbers, the scale of each group, the sum of each group - */
 
-/* The blocks that W is multiplied in, stored so or made so row by row; BLOCK_NONE: in none. */
+/* The blocks that W is multiplied in, stored so or made so row by row; BLOCK_NONE: in none. Of W in
+ * two parts each is multiplied by itself. */
 static inline enum block_type int_block_of(struct mat w)
 {
+    if (w.rest.groups && !w.part)
+        return BLOCK_NONE;
     return !w.block && quant_is_fp4(w.quant, w.cols) ? BLOCK_MXFP4 : w.block;
 }
 

@@ -11,6 +11,8 @@
 #define INTEGER_ISA "avxvnni"
 #elif defined __AVX2__
 #define INTEGER_ISA "avx2"
+#elif defined __aarch64__
+#define INTEGER_ISA "neon"
 #else
 #define INTEGER_ISA "base"
 #endif

@@ -545,9 +545,7 @@ static void noise(uint8_t *to, size_t groups, uint64_t group, const uint32_t key
 
 extern const struct kernels KERNELS;
 const struct kernels KERNELS = {
-    .isa = VL == 16  ? "avx512"
-           : VL == 8 ? "avx2"
-                     : "base",
+    .isa = KERNELS_ISA,
     .to_f32 = {[DTYPE_F32] = f32_to_f32,
                [DTYPE_F16] = f16_to_f32,
                [DTYPE_BF16] = bf16_to_f32,

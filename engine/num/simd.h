@@ -15,10 +15,16 @@
 
 #if defined __AVX512F__
 enum { VL = 16 };
+#define KERNELS_ISA "avx512"
 #elif defined __AVX2__
 enum { VL = 8 };
+#define KERNELS_ISA "avx2"
+#elif defined __aarch64__
+enum { VL = 4 };
+#define KERNELS_ISA "neon"
 #else
 enum { VL = 4 };
+#define KERNELS_ISA "base"
 #endif
 
 #define INLINE static inline __attribute__((always_inline))

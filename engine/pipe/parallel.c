@@ -146,11 +146,13 @@ static size_t list_sets(uint32_t ret[MOST_SETS], const struct parallel_request *
     return n;
 }
 
-static bool is_wanted(const struct parallel_request *req, size_t ranks, size_t replicas, size_t slices)
+static bool is_wanted(const struct parallel_request *req, uint32_t mask, size_t replicas, size_t slices)
 {
+    const size_t ranks = (size_t)__builtin_popcount(mask);
     const size_t pipelines = replicas * slices;
     return ranks % pipelines == 0 && parallel_can_run(replicas, slices) &&
-           (slices == 1 || (req->sharing && req->sharing->cut[slices])) &&
+           (replicas == 1 || !(mask & req->apart)) &&
+           (slices == 1 || (req->sharing && req->sharing->cut[slices] && !(mask & req->sharing->apart))) &&
            (!req->replicas || req->replicas == replicas) && (!req->slices || req->slices == slices) &&
            (!req->places || req->places == ranks / pipelines);
 }
@@ -174,7 +176,7 @@ static int add_set(struct parallel_search *x, uint32_t mask, size_t ranks, struc
     int e = 0;
     for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks; replicas++)
         for (size_t slices = 1; slices <= PARALLEL_MOST_SLICES && !e; slices++)
-            if (is_wanted(x->req, ranks, replicas, slices))
+            if (is_wanted(x->req, mask, replicas, slices))
                 e = add_shape(x, mask, ranks, replicas, slices, err);
     return e;
 }

@@ -37,11 +37,12 @@ struct parallel_sharing {
     struct sched_cost (*gathering)(const void *owner, size_t slices, size_t cut, size_t unit,
                                    const size_t *node);
     const void *owner; /* borrowed */
+    uint32_t apart;    /* nodes, a bit each, that share no stage; not node 0 */
 };
-/* What jobs can run today: replicas, or stages that are shared. */
+/* A job has no more pipelines: each slice of a replica is one. */
 static inline bool parallel_can_run(size_t replicas, size_t slices)
 {
-    return replicas < 2 || slices < 2;
+    return replicas * slices <= PLAN_MAX_REPLICAS;
 }
 
 struct parallel_request {
@@ -52,6 +53,7 @@ struct parallel_request {
     const size_t *grads;            /* [layers + 2] bytes of a unit's gradients */
     const double *handling;  /* [nodes] seconds of the CPUs for a byte that is sent, and one that comes */
     const size_t *memory;    /* [nodes], or NULL = enough */
+    uint32_t apart;          /* nodes, a bit each, in no plan of several replicas; not node 0 */
     size_t replicas, places; /* only so many, and stages of each; 0 = any */
     size_t slices;           /* only so many nodes share a stage; 0 = any */
     const struct parallel_sharing *sharing; /* borrowed; NULL: no nodes share a stage */

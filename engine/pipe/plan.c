@@ -25,7 +25,7 @@ struct pool {
     size_t *most;        /* [stages] and of the one that has most: alive at once */
 };
 
-/* A rank begins with none: of replicas each has as many as the one that has most. */
+/* A rank begins with none: of pipelines each has as many as the one that has most. */
 static void pool_begin(struct pool *pool, const struct plan *plan)
 {
     memset(pool->nidle, 0, plan->stages * sizeof *pool->nidle);
@@ -189,10 +189,10 @@ static int check_placement(size_t ranks, size_t stages, const uint32_t *rank_of_
     return 0;
 }
 
-/* The first replica's order, or the only one. */
+/* The first pipeline's order, or the only one. */
 static const struct sched *request_sched(const struct plan_request *req)
 {
-    return req->program != PROGRAM_TRAIN ? NULL : req->replicas ? req->replicas[0].sched : req->sched;
+    return req->program != PROGRAM_TRAIN ? NULL : req->pipelines ? req->pipelines[0].sched : req->sched;
 }
 
 static size_t request_groups(const struct plan_request *req)
@@ -200,7 +200,7 @@ static size_t request_groups(const struct plan_request *req)
     return req->groups ? req->groups : 1;
 }
 
-/* An order by itself; m microbatches are in a step, `first` of them before this replica's. */
+/* An order by itself; m microbatches are in a step, `first` of them before this pipeline's. */
 static int check_order(const struct plan_request *req, const struct sched *sched, size_t m, size_t first,
                        struct err *err)
 {
@@ -232,41 +232,45 @@ static int check_order(const struct plan_request *req, const struct sched *sched
 /* First the schedules by themselves: the placement is only known to be sound then. */
 static int check_train(const struct plan_request *req, struct err *err)
 {
-    const size_t replicas = request_replicas(req), steps = req->steps ? req->steps : 1;
+    const size_t pipelines = request_pipelines(req), slices = request_slices(req),
+                 steps = req->steps ? req->steps : 1;
     size_t m = 0, first = 0;
     int rc = 0;
-    if (replicas > PLAN_MAX_REPLICAS)
-        return err_set(err, -EINVAL, "a job has at most %d replicas, not %zu", PLAN_MAX_REPLICAS, replicas);
-    if (replicas > 1 && !req->replicas)
-        return err_set(err, -EINVAL, "%zu replicas need a schedule each", replicas);
-    for (size_t d = 0; d < replicas; d++) {
-        const struct sched *sched = req->replicas ? req->replicas[d].sched : req->sched;
+    if (pipelines > PLAN_MAX_REPLICAS || pipelines % slices)
+        return err_set(err, -EINVAL, "a job has at most %d replicas of %zu slice%s, not %zu",
+                       (int)(PLAN_MAX_REPLICAS / slices), slices, slices == 1 ? "" : "s", pipelines / slices);
+    if (pipelines > 1 && !req->pipelines)
+        return err_set(err, -EINVAL, "%zu replicas need a schedule each", pipelines);
+    for (size_t d = 0; d < pipelines; d++) {
+        const struct sched *sched = req->pipelines ? req->pipelines[d].sched : req->sched;
         if (!sched)
             return err_set(err, -EINVAL, "a training plan needs a schedule; make one with sched_make");
         rc = plan_check(sched, err);
         if (rc < 0)
             return rc;
-        m += d && req->slices ? 0 : sched->microbatches;
+        m += d % slices ? 0 : sched->microbatches;
     }
     const struct sched *sched = request_sched(req);
     if (sched->stages * m > PLAN_MAX_CELLS)
         return err_set(err, -EINVAL, "a step on %zu stages takes 1 to %zu microbatches, not %zu",
                        sched->stages, PLAN_MAX_CELLS / sched->stages, m);
-    const size_t ranks = request_shape(req).first[replicas];
+    const size_t ranks = request_shape(req).first[pipelines];
     if (req->ranks && req->ranks != ranks)
         return err_set(err, -EINVAL,
                        "the plan is for %zu ranks, but its schedule is for %zu; make the schedule again",
                        req->ranks, ranks);
-    rc = !req->replicas ? 0 : req->slices ? check_slices(req, err) : check_replicas(req, err);
-    for (size_t d = 0; d < replicas && !rc; d++) {
-        const struct sched *own = req->replicas ? req->replicas[d].sched : req->sched;
+    rc = slices > 1 ? check_slices(req, err) : 0;
+    if (!rc && req->pipelines && request_replicas(req) > 1)
+        rc = check_replicas(req, err);
+    for (size_t d = 0; d < pipelines && !rc; d++) {
+        const struct sched *own = req->pipelines ? req->pipelines[d].sched : req->sched;
         rc = check_order(req, own, m / steps, first, err);
-        first += req->slices ? 0 : own->microbatches / steps;
+        first += (d + 1) % slices ? 0 : own->microbatches / steps;
     }
     return rc;
 }
 
-/* One order's, or a replica's. */
+/* One order's, or a pipeline's. */
 static int check_stages_on(size_t stages, size_t ranks, const uint32_t *place, struct err *err)
 {
     if (stages < ranks || stages > UINT16_MAX || (stages > ranks && !place))
@@ -283,7 +287,7 @@ static int check_stages(const struct plan_request *req, struct err *err)
 {
     const struct plan_shape shape = request_shape(req);
     int rc = 0;
-    for (size_t d = 0; d < shape.replicas && !rc; d++)
+    for (size_t d = 0; d < shape.pipelines && !rc; d++)
         rc = check_stages_on(request_stages(req), plan_shape_places(&shape, d), shape.place[d], err);
     return rc;
 }
@@ -321,18 +325,19 @@ static int check_request(const struct plan_request *req, struct err *err)
         return check_train(req, err);
     if (req->ranks < 1 || req->ranks > SCHED_MAX_RANKS)
         return err_set(err, -EINVAL, "a plan needs 1 to %d ranks, not %zu", SCHED_MAX_RANKS, req->ranks);
-    if (req->nreplicas > PLAN_MAX_REPLICAS ||
-        (req->shape.replicas ? req->shape.replicas != request_replicas(req) ||
-                                   req->shape.first[req->shape.replicas] != req->ranks
-                             : req->ranks % request_replicas(req) != 0))
-        return err_set(err, -EINVAL, "%zu ranks cannot be those of %zu replicas", req->ranks, req->nreplicas);
+    if (req->npipelines > PLAN_MAX_REPLICAS || request_pipelines(req) % request_slices(req) ||
+        (req->shape.pipelines ? req->shape.pipelines != request_pipelines(req) ||
+                                    req->shape.first[req->shape.pipelines] != req->ranks
+                              : req->ranks % request_pipelines(req) != 0))
+        return err_set(err, -EINVAL, "%zu ranks cannot be those of %zu replicas", req->ranks,
+                       request_pipelines(req));
     int rc = check_stages(req, err);
     if (rc < 0 || program_moves(req->program))
         return rc < 0 ? rc : check_params(req, err);
     size_t most = PLAN_MAX_CELLS / request_stages(req), groups = 0;
-    for (size_t d = 0; req->replicas && d < request_replicas(req); d++)
-        groups += req->replicas[d].groups;
-    if (req->replicas && groups != request_groups(req))
+    for (size_t d = 0; req->pipelines && d < request_pipelines(req); d += request_slices(req))
+        groups += req->pipelines[d].groups;
+    if (req->pipelines && groups != request_groups(req))
         return err_set(err, -EINVAL, "%zu replicas have %zu groups together, but there are %zu",
                        request_replicas(req), groups, request_groups(req));
     if (req->microbatches < 1 || req->microbatches > most)
@@ -343,7 +348,7 @@ static int check_request(const struct plan_request *req, struct err *err)
     return 0;
 }
 
-/* A replica's tasks and messages have the numbers of its schedule's microbatches so far. */
+/* A pipeline's tasks and messages have the numbers of its schedule's microbatches so far. */
 static bool counts_microbatches(enum msg_kind kind)
 {
     return kind == MSG_ACT || kind == MSG_GRAD || kind == MSG_TARGET || kind == MSG_LOSS;
@@ -358,7 +363,7 @@ static void number(const struct build *b, uint32_t *mb)
 static void number_all(const struct build *b)
 {
     for (size_t place = 0; place < build_places(b); place++) {
-        struct plan_rank *rank = &b->plan->rank[plan_shape_rank(&b->shape, b->replica, place)];
+        struct plan_rank *rank = &b->plan->rank[plan_shape_rank(&b->shape, b->pipeline, place)];
         for (size_t k = 0; k < rank->n; k++) {
             struct task *t = &rank->tasks[k];
             if (task_is_compute(t->kind) || t->kind == TASK_LOSS)
@@ -373,36 +378,35 @@ static void number_all(const struct build *b)
     }
 }
 
-static int build_replicas(struct build *b, struct err *err)
+static int build_pipelines(struct build *b, struct err *err)
 {
     int rc = 0;
-    for (b->replica = 0; b->replica < b->plan->replicas && !rc; b->replica++) {
-        b->sched = b->req->replicas ? b->req->replicas[b->replica].sched : b->req->sched;
+    for (b->pipeline = 0; b->pipeline < b->plan->pipelines && !rc; b->pipeline++) {
+        b->sched = b->req->pipelines ? b->req->pipelines[b->pipeline].sched : b->req->sched;
         b->own = b->sched->microbatches / b->plan->steps;
         rc = build_train(b, err);
-        if (b->req->slices) /* each has all microbatches, by their own numbers */
-            continue;
-        if (!rc && !b->no_memory && b->plan->replicas > 1)
+        if (!rc && !b->no_memory && b->plan->pipelines > 1)
             number_all(b);
-        b->first += build_step_microbatches(b);
+        if ((b->pipeline + 1) % request_slices(b->req) == 0) /* slices of a replica have the same ones */
+            b->first += build_step_microbatches(b);
     }
     return rc;
 }
 
-/* Who has no microbatch has nothing to do. Slices have all. */
+/* Who has no microbatch has nothing to do. */
 static void build_forwards(struct build *b)
 {
     const size_t n = b->plan->microbatches;
-    for (b->replica = 0; b->replica < b->plan->replicas && !b->no_memory; b->replica++) {
-        const bool has_all = b->req->slices;
-        b->first = has_all ? 0 : forward_first(b->req, b->replica, n);
-        b->own = has_all ? n : forward_first(b->req, b->replica + 1, n) - b->first;
-        if (b->replica && !b->own)
+    for (b->pipeline = 0; b->pipeline < b->plan->pipelines && !b->no_memory; b->pipeline++) {
+        const size_t replica = b->pipeline / request_slices(b->req);
+        b->first = forward_first(b->req, replica, n);
+        b->own = forward_first(b->req, replica + 1, n) - b->first;
+        if (b->pipeline && !b->own)
             continue;
         build_rows(b);
         build_score(b);
         build_score_end(b);
-        if (!b->no_memory && b->own && b->plan->replicas > 1 && !has_all)
+        if (!b->no_memory && b->own && b->plan->pipelines > 1)
             number_all(b);
     }
 }
@@ -410,7 +414,7 @@ static void build_forwards(struct build *b)
 static int build_program(struct build *b, struct err *err)
 {
     switch (b->req->program) {
-    case PROGRAM_TRAIN: return build_replicas(b, err);
+    case PROGRAM_TRAIN: return build_pipelines(b, err);
     case PROGRAM_FORWARD: build_forwards(b); return 0;
     case PROGRAM_DECODE: build_decode(b); return 0;
     case PROGRAM_SAVE:
@@ -425,9 +429,8 @@ static size_t request_microbatches(const struct plan_request *req)
     size_t n = req->program == PROGRAM_TRAIN ? 0 : req->microbatches;
     if (program_moves(req->program))
         return req->pieces[req->first[request_stages(req)] + 2];
-    const size_t shares = req->slices ? 1 : request_replicas(req);
-    for (size_t d = 0; req->program == PROGRAM_TRAIN && d < shares; d++)
-        n += req->replicas ? req->replicas[d].sched->microbatches : req->sched->microbatches;
+    for (size_t d = 0; req->program == PROGRAM_TRAIN && d < request_pipelines(req); d += request_slices(req))
+        n += req->pipelines ? req->pipelines[d].sched->microbatches : req->sched->microbatches;
     return n;
 }
 
@@ -438,9 +441,9 @@ static struct plan *plan_new(const struct plan_request *req)
         return NULL;
     const struct sched *sched = request_sched(req);
     plan->program = req->program;
-    plan->replicas = request_replicas(req);
+    plan->pipelines = request_pipelines(req);
     plan->shape = request_shape(req);
-    plan->ranks = plan->shape.first[plan->replicas];
+    plan->ranks = plan->shape.first[plan->pipelines];
     memset(plan->shape.place, 0, sizeof plan->shape.place);
     plan->stages = sched ? sched->stages : program_moves(req->program) ? req->ranks : request_stages(req);
     plan->microbatches = request_microbatches(req);

@@ -48,11 +48,11 @@ enum task_kind {
                     there) */
     TASK_TOKEN, /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
     TASK_R,     /* TRAIN: the forward again: its activations were not kept */
-    /* Of several replicas, TRAIN: */
-    TASK_ROWS,    /* rank 0 gives replica `mb` the rows of its microbatches, whose first rank takes them;
-                     of slices all rows, DECODE too */
+    /* Of several pipelines, TRAIN: */
+    TASK_ROWS,    /* rank 0 gives pipeline `mb` the rows of its microbatches, whose first rank takes them;
+                     of slices DECODE too */
     TASK_DONE,    /* rank 0 takes the losses of step `mb` from a replica's first rank */
-    TASK_TELL,    /* rank 0 gives the clip factor of step `mb` to a replica's first rank */
+    TASK_TELL,    /* rank 0 gives the clip factor of step `mb` to a pipeline's first rank */
     TASK_GIVE,    /* gives part `mb` of a stage's gradients to another replica, */
     TASK_TAKE,    /* takes it; mb counts all parts of all steps */
     TASK_SQUARES, /* takes a replica's part of the norm of step `mb`: where the update is divided, in the first
@@ -80,8 +80,8 @@ enum msg_kind {
     MSG_PARAM,       /* piece `mb` of the parameters, towards the rank that takes it */
     MSG_GO,   /* which program the next round runs: not in plans; passed along the ring before a round */
     MSG_HELD, /* part `mb` of what a rank has trained, for the next one to hold: not in plans */
-    /* Between replicas: */
-    MSG_ROWS,    /* ids and labels of a replica's microbatches, rank 0 → its first rank */
+    /* Between pipelines: */
+    MSG_ROWS,    /* ids and labels of a pipeline's microbatches, rank 0 → its first rank */
     MSG_LOSSES,  /* their losses, of a step, back */
     MSG_PART,    /* part `mb` of the gradients of a replica's groups, to the one that adds it up */
     MSG_SUM,     /* the same of all replicas, back */
@@ -103,15 +103,15 @@ enum {
     TASK_MAX_NEEDS = 3,
     TASK_MAX_EMITS = 3,
     SLOT_NONE = UINT32_MAX,
-    PLAN_MAX_REPLICAS = 8,
+    PLAN_MAX_REPLICAS = 8,    /* of the pipeline, each slice counted */
     PLAN_MAX_CELLS = 1 << 18, /* stages · microbatches: keeps its dry run below a second or two */
     PLAN_MAX_PARTS = 1 << 15  /* of gradients, of all stages and steps: for the same reason */
 };
 
-/* Which ranks make up each replica, one replica after the other, and where stages lie in it. They
- * may lie otherwise in each: so may replicas have unlike numbers of ranks. */
+/* Which ranks make up each pipeline, one after the other, and where stages lie in it. They may lie
+ * otherwise in each: so may replicas have unlike numbers of ranks. */
 struct plan_shape {
-    size_t replicas;
+    size_t pipelines;
     size_t first[PLAN_MAX_REPLICAS + 1];      /* rank of each; behind the last the number of ranks */
     const uint32_t *place[PLAN_MAX_REPLICAS]; /* [stages] of each stage, borrowed; NULL: stage s at s */
 };
@@ -164,7 +164,7 @@ struct plan_rank {
 struct plan {
     enum program program;
     size_t ranks, stages, microbatches; /* those of all its steps, and of all replicas */
-    size_t steps, replicas;
+    size_t steps, pipelines;
     struct plan_shape shape; /* without places */
     size_t groups;           /* of a step's microbatches */
     struct plan_rank *rank;  /* [ranks], owned */
@@ -173,26 +173,27 @@ struct plan {
     size_t *slots, *activations, *bwd_x_only, *bwd_w_only;
 };
 
-/* One of several copies of the pipeline, each with a share of a step's microbatches: the order of
- * those, and how many groups they are. Its groups come behind those of the replicas before it. */
-struct plan_replica {
+/* One of several pipelines: the order of its replica's share of a step's microbatches, and how many
+ * groups they are. A replica's groups come behind those of the replicas before it. */
+struct plan_pipeline {
     const struct sched *sched; /* borrowed: all of them have as many stages */
     size_t groups;
 };
 
 struct plan_request {
     enum program program;
-    const struct sched *sched; /* TRAIN of one replica: the order; otherwise NULL */
-    size_t ranks;              /* of all replicas; TRAIN: those of the schedules, or 0 */
+    const struct sched *sched; /* TRAIN of one pipeline: the order; otherwise NULL */
+    size_t ranks;              /* of all pipelines; TRAIN: those of the schedules, or 0 */
     /* DECODE goes through the first alone, but through all slices; SAVE comes from it, LOAD and
      * RESTORE go to all. */
-    size_t nreplicas; /* 0 = 1 */
-    /* The replicas are slices: they share the layers of their stages, all with the same order and
-     * all microbatches; the first one's last stage yields the token. */
-    bool slices;
-    /* TRAIN and FORWARD of several: [nreplicas], borrowed. FORWARD has no schedules; its
+    size_t npipelines; /* 0 = 1 */
+    /* So many pipelines, one behind the other, are the slices of a replica (0 = 1): they share the
+     * layers of their stages, all with the same order and all of its microbatches. The first one's
+     * last stage yields the token. */
+    size_t slices;
+    /* TRAIN and FORWARD of several: [npipelines], borrowed. FORWARD has no schedules; its
      * microbatches are shared out as those of a step are. */
-    const struct plan_replica *replicas;
+    const struct plan_pipeline *pipelines;
     size_t groups;       /* of a step's microbatches (0 = 1), see plan_group */
     const size_t *parts; /* TRAIN of several: [stages], borrowed: in how many parts the gradients of
                             each stage go from replica to replica; 0: it trains nothing */
@@ -202,7 +203,7 @@ struct plan_request {
     bool divided;
     size_t stages; /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
     const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
-    struct plan_shape shape;       /* not TRAIN; of no replicas = as many ranks each, all placed like that */
+    struct plan_shape shape;       /* not TRAIN; of no pipelines = as many ranks each, all placed like that */
     size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
     /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one
      * step after the other; adapter_of_step [steps], borrowed: of which adapter each is, or NULL =
@@ -272,38 +273,38 @@ static inline size_t plan_group_first(size_t group, size_t m, size_t groups)
  * so. */
 bool plan_keeps_groups(const struct sched *sched, size_t groups, size_t m, size_t first, size_t steps);
 
-/* Replicas lie on ranks that follow one another, and every other one is turned round: so the ends
- * of two that follow one another are neighbours, as both of two are. Which rank has a place in the
- * pipeline of a replica, and back; where all have as many places. */
-static inline uint32_t plan_rank_at(size_t places, size_t replica, size_t place)
+/* Pipelines lie on ranks that follow one another, and every other one is turned round: so the ends
+ * of two that follow one another are neighbours, as both of two are. Which rank has a place in a
+ * pipeline, and back; where all have as many places. */
+static inline uint32_t plan_rank_at(size_t places, size_t pipeline, size_t place)
 {
-    return (uint32_t)(replica * places + (replica % 2 ? places - 1 - place : place));
+    return (uint32_t)(pipeline * places + (pipeline % 2 ? places - 1 - place : place));
 }
 static inline uint32_t plan_place_of(size_t places, size_t rank)
 {
     return (uint32_t)(rank / places % 2 ? places - 1 - rank % places : rank % places);
 }
 
-/* The same of any shape. place: borrowed, of all replicas; NULL: stage s at s. */
-struct plan_shape plan_shape_equal(size_t ranks, size_t replicas, const uint32_t *place);
-static inline size_t plan_shape_places(const struct plan_shape *shape, size_t replica)
+/* The same of any shape. place: borrowed, of all pipelines; NULL: stage s at s. */
+struct plan_shape plan_shape_equal(size_t ranks, size_t pipelines, const uint32_t *place);
+static inline size_t plan_shape_places(const struct plan_shape *shape, size_t pipeline)
 {
-    return shape->first[replica + 1] - shape->first[replica];
+    return shape->first[pipeline + 1] - shape->first[pipeline];
 }
-static inline uint32_t plan_shape_rank(const struct plan_shape *shape, size_t replica, size_t place)
+static inline uint32_t plan_shape_rank(const struct plan_shape *shape, size_t pipeline, size_t place)
 {
-    return (uint32_t)(replica % 2 ? shape->first[replica + 1] - 1 - place : shape->first[replica] + place);
+    return (uint32_t)(pipeline % 2 ? shape->first[pipeline + 1] - 1 - place : shape->first[pipeline] + place);
 }
-size_t plan_shape_replica(const struct plan_shape *shape, size_t rank);
+size_t plan_shape_pipeline(const struct plan_shape *shape, size_t rank);
 uint32_t plan_shape_place(const struct plan_shape *shape, size_t rank);
-/* The rank that has a stage in a replica. */
-static inline uint32_t plan_shape_stage(const struct plan_shape *shape, size_t replica, size_t stage)
+/* The rank that has a stage in a pipeline. */
+static inline uint32_t plan_shape_stage(const struct plan_shape *shape, size_t pipeline, size_t stage)
 {
-    return plan_shape_rank(shape, replica, shape->place[replica] ? shape->place[replica][stage] : stage);
+    return plan_shape_rank(shape, pipeline, shape->place[pipeline] ? shape->place[pipeline][stage] : stage);
 }
 
 /* Do two of a job's ranks exchange messages? Neighbours in the ring do, those in the ring of a
- * replica, and those that have the same stage in several. */
+ * pipeline, and those that have the same stage in several. */
 bool plan_ranks_talk(const struct plan_shape *shape, size_t stages, size_t a, size_t b);
 
 /* How many messages of a round come to the rank from that one. */

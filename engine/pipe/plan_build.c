@@ -7,20 +7,30 @@
 
 #include "pipe/plan_impl.h"
 
+size_t request_pipelines(const struct plan_request *req)
+{
+    return req->npipelines ? req->npipelines : 1;
+}
+
+size_t request_slices(const struct plan_request *req)
+{
+    return req->slices ? req->slices : 1;
+}
+
 size_t request_replicas(const struct plan_request *req)
 {
-    return req->nreplicas ? req->nreplicas : 1;
+    return request_pipelines(req) / request_slices(req);
 }
 
 /* TRAIN: as its schedules have it. */
 struct plan_shape request_shape(const struct plan_request *req)
 {
-    struct plan_shape shape = {.replicas = request_replicas(req)};
+    struct plan_shape shape = {.pipelines = request_pipelines(req)};
     if (req->program != PROGRAM_TRAIN)
-        return req->shape.replicas ? req->shape
-                                   : plan_shape_equal(req->ranks, shape.replicas, req->rank_of_stage);
-    for (size_t d = 0; d < shape.replicas; d++) {
-        const struct sched *sched = req->replicas ? req->replicas[d].sched : req->sched;
+        return req->shape.pipelines ? req->shape
+                                    : plan_shape_equal(req->ranks, shape.pipelines, req->rank_of_stage);
+    for (size_t d = 0; d < shape.pipelines; d++) {
+        const struct sched *sched = req->pipelines ? req->pipelines[d].sched : req->sched;
         shape.first[d + 1] = shape.first[d] + sched->ranks;
         shape.place[d] = sched->rank_of_stage;
     }
@@ -29,17 +39,27 @@ struct plan_shape request_shape(const struct plan_request *req)
 
 size_t request_stages(const struct plan_request *req)
 {
-    return req->stages ? req->stages : req->ranks / request_replicas(req);
+    return req->stages ? req->stages : req->ranks / request_pipelines(req);
 }
 
 uint32_t build_rank(const struct build *b, uint32_t stage)
 {
-    return program_moves(b->req->program) ? stage : plan_shape_stage(&b->shape, b->replica, stage);
+    return program_moves(b->req->program) ? stage : plan_shape_stage(&b->shape, b->pipeline, stage);
+}
+
+size_t build_replica(const struct build *b)
+{
+    return b->pipeline / request_slices(b->req);
+}
+
+size_t build_slice(const struct build *b)
+{
+    return b->pipeline % request_slices(b->req);
 }
 
 size_t build_places(const struct build *b)
 {
-    return plan_shape_places(&b->shape, b->replica);
+    return plan_shape_places(&b->shape, b->pipeline);
 }
 
 size_t build_step_microbatches(const struct build *b)

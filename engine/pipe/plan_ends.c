@@ -124,8 +124,8 @@ static void add_norm(struct ends *ends, uint32_t step, uint32_t stage)
         build_emit(b, norm, MSG_TIED_GRAD, 0, 0);
     if (tied && stage == 0)
         build_need(b, norm, MSG_TIED_GRAD, 0, b->last);
-    if (b->replica && build_is_divided(b) && b->req->parts[stage])
-        build_emit_to(norm, MSG_SQUARES, step, plan_shape_stage(&b->shape, 0, stage));
+    if (build_replica(b) && build_is_divided(b) && b->req->parts[stage])
+        build_emit_to(norm, MSG_SQUARES, step, plan_shape_stage(&b->shape, build_slice(b), stage));
     if (stage == 0 && build_gives_losses(b))
         build_emit_to(norm, MSG_LOSSES, step, 0);
     if (stage == 0)
@@ -148,7 +148,7 @@ static void add_update(struct ends *ends, uint32_t step, uint32_t stage)
     struct task *update = build_add(b, TASK_UPDATE, stage, step);
     if (stage > 0)
         build_need(b, update, MSG_SCALE, step, stage - 1);
-    else if (b->replica)
+    else if (b->pipeline)
         build_need_from(update, MSG_SCALE, step, 0);
     if (stage < b->last)
         build_emit(b, update, MSG_SCALE, step, stage + 1);
@@ -218,8 +218,8 @@ static bool next_norm(struct ends *ends, uint32_t rank, double now, uint32_t *re
 static void norm_what_is_due(struct ends *ends, uint32_t rank, double now)
 {
     uint32_t step, stage;
-    while (ends->b->plan->replicas > 1 && !ends->b->req->slices ? next_in_turn(ends, rank, now, &step, &stage)
-                                                                : next_norm(ends, rank, now, &step, &stage))
+    while (request_replicas(ends->b->req) > 1 ? next_in_turn(ends, rank, now, &step, &stage)
+                                              : next_norm(ends, rank, now, &step, &stage))
         add_norm(ends, step, stage);
 }
 
@@ -264,7 +264,7 @@ int ends_finish(struct ends *ends, struct err *err)
                        "this order begins a step before its predecessor has ended; put more microbatches of "
                        "other adapters between them, or end all steps before the next begin");
     for (uint32_t place = 0; place < build_places(ends->b); place++)
-        norm_what_is_due(ends, plan_shape_rank(&ends->b->shape, ends->b->replica, place), INFINITY);
+        norm_what_is_due(ends, plan_shape_rank(&ends->b->shape, ends->b->pipeline, place), INFINITY);
     for (uint32_t step = 0; step < ends->steps; step++)
         for (uint32_t stage = 0; stage <= ends->b->last; stage++)
             if (!(ends->done[cell(ends, step, stage)] & UPDATE))

@@ -13,8 +13,8 @@
 struct build {
     const struct plan_request *req;
     struct plan *plan;
-    struct plan_shape shape;   /* of the replicas; moves count ranks as stages */
-    size_t replica;            /* TRAIN, FORWARD: the one being built, */
+    struct plan_shape shape;   /* of the pipelines; moves count ranks as stages */
+    size_t pipeline;           /* TRAIN, FORWARD, DECODE: the one being built, */
     const struct sched *sched; /* its order, borrowed; FORWARD: NULL */
     size_t first, own;         /* and its microbatches of a step */
     uint32_t last;             /* stage */
@@ -23,13 +23,17 @@ struct build {
 };
 
 uint32_t build_rank(const struct build *b, uint32_t stage);
-size_t build_places(const struct build *b); /* ranks of the replica */
+/* Of which replica the pipeline is a slice, and of which number. */
+size_t build_replica(const struct build *b);
+size_t build_slice(const struct build *b);
+size_t build_places(const struct build *b); /* ranks of the pipeline */
 /* Of a request, whatever its program. */
-size_t request_replicas(const struct plan_request *req);
+size_t request_pipelines(const struct plan_request *req);
+size_t request_slices(const struct plan_request *req);   /* pipelines of a replica */
+size_t request_replicas(const struct plan_request *req); /* and how many replicas there are */
 struct plan_shape request_shape(const struct plan_request *req);
 size_t request_stages(const struct plan_request *req);
-/* Which step one of the schedule's microbatches is of; and how many of each step the replica has.
- * */
+/* Which step one of the schedule's microbatches is of; and how many of each the pipeline has. */
 uint32_t build_step(const struct build *b, uint32_t mb);
 size_t build_step_microbatches(const struct build *b);
 struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uint32_t mb);
@@ -37,7 +41,7 @@ struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uin
 void build_need(const struct build *b, struct task *task, enum msg_kind kind, uint32_t mb,
                 uint32_t from_stage);
 void build_emit(const struct build *b, struct task *task, enum msg_kind kind, uint32_t mb, uint32_t to_stage);
-/* The same between replicas: the message goes to that stage, on another rank. */
+/* The same between pipelines: the message goes to that stage, on another rank. */
 void build_need_from(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank);
 void build_emit_to(struct task *task, enum msg_kind kind, uint32_t mb, uint32_t rank);
 
@@ -48,14 +52,14 @@ struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool ke
 struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep);
 void build_loss(struct build *b, uint32_t mb);
 
-int build_train(struct build *b, struct err *err); /* plan_train.c: one replica */
+int build_train(struct build *b, struct err *err); /* plan_train.c: one pipeline */
 
-/* --- plan_replicas.c: what passes between replicas -------------------------------------------- */
+/* --- plan_replicas.c: what passes between pipelines ------------------------------------------- */
 
-/* Of FORWARD's n microbatches the first of a replica; that of replica `nreplicas` is n. */
+/* Of FORWARD's n microbatches the first of a replica; that of the replica behind the last is n. */
 size_t forward_first(const struct plan_request *req, size_t replica, size_t n);
-void build_score_end(struct build *b); /* behind all of a replica's FORWARD: its losses */
-void build_rows(struct build *b);      /* before all else of a replica */
+void build_score_end(struct build *b); /* behind all of a pipeline's FORWARD: its losses */
+void build_rows(struct build *b);      /* before all else of a pipeline */
 /* Before the stage's NORM; `after`: position of its last backward, */
 void build_shares(struct build *b, uint32_t step, uint32_t stage, uint32_t after);
 void build_squares(struct build *b, uint32_t step, uint32_t stage); /* behind that; */

@@ -54,7 +54,7 @@ void build_score(struct build *b)
         for (uint32_t s = 0; s <= b->last; s++)
             w.before[s] = w.done[s];
         for (uint32_t r = 0; r < build_places(b); r++)
-            sweep_rank(&w, plan_shape_rank(&b->shape, b->replica, r));
+            sweep_rank(&w, plan_shape_rank(&b->shape, b->pipeline, r));
     }
     while (!b->no_memory && w.taken < b->own)
         build_loss(b, (uint32_t)w.taken++);
@@ -64,11 +64,11 @@ void build_score(struct build *b)
 
 /* --- generation ------------------------------------------------------------------------------- */
 
-/* One pipeline, or one slice of it. */
+/* One slice of the first replica. */
 static void build_decode_one(struct build *b)
 {
     uint32_t final = (uint32_t)b->plan->microbatches - 1;
-    const bool yields = b->req->want_token && !b->replica;
+    const bool yields = b->req->want_token && !b->pipeline;
     for (uint32_t s = 0; s <= b->last; s++)
         for (uint32_t i = 0; i <= final; i++) {
             struct task *task = build_forward(b, s, i, false);
@@ -81,32 +81,32 @@ static void build_decode_one(struct build *b)
 
 void build_decode(struct build *b)
 {
-    for (b->replica = 0; b->replica < (b->req->slices ? b->plan->replicas : 1); b->replica++) {
-        if (b->req->slices)
-            build_rows(b);
+    for (b->pipeline = 0; b->pipeline < request_slices(b->req); b->pipeline++) {
+        build_rows(b);
         build_decode_one(b);
     }
 }
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-/* The rank that has a stage in a replica. */
-static uint32_t owner_of(const struct build *b, size_t replica, uint32_t stage)
+/* The rank that has a stage in a pipeline. */
+static uint32_t owner_of(const struct build *b, size_t pipeline, uint32_t stage)
 {
-    return plan_shape_stage(&b->shape, replica, stage);
+    return plan_shape_stage(&b->shape, pipeline, stage);
 }
 
+/* Of the first slices: the others have the same moments. */
 static uint32_t farthest(const struct build *b, uint32_t stage)
 {
     uint32_t most = 0;
-    for (size_t d = 0; d < b->plan->replicas; d++)
+    for (size_t d = 0; d < b->plan->pipelines; d += request_slices(b->req))
         most = owner_of(b, d, stage) > most ? owner_of(b, d, stage) : most;
     return most;
 }
 
 /* Which way a unit goes, and in how many hops: the shorter one round the ring to a rank that holds
  * it, in line to and from rank 0, since those programs pass one piece behind the other. To several
- * replicas it goes up the ring, past all of them. */
+ * pipelines it goes up the ring, past all of them. */
 struct move {
     uint32_t from;
     bool is_down; /* towards lower ranks */
@@ -124,12 +124,12 @@ static struct move move_of(const struct build *b, size_t unit, uint32_t stage)
     }
     const uint32_t from = req->program == PROGRAM_LOAD ? 0 : req->held_by[unit];
     size_t up = 0;
-    for (size_t d = 0; d < b->plan->replicas; d++) {
+    for (size_t d = 0; d < b->plan->pipelines; d++) {
         const size_t hops = (owner_of(b, d, stage) + ranks - from) % ranks;
         up = hops > up ? hops : up;
     }
     const size_t down = (from + ranks - owner) % ranks;
-    const bool is_down = req->program == PROGRAM_RESTORE && b->plan->replicas == 1 && down < up;
+    const bool is_down = req->program == PROGRAM_RESTORE && b->plan->pipelines == 1 && down < up;
     return (struct move){from, is_down, is_down ? down : up};
 }
 
@@ -145,15 +145,15 @@ static void add_tied(struct build *b, struct tied_copy *tied, struct task *put, 
 {
     if (!tied->is_wanted)
         return;
-    const size_t replica = plan_shape_replica(&b->shape, rank);
-    const uint32_t embed = owner_of(b, replica, 0), head = owner_of(b, replica, tied->last);
+    const size_t pipeline = plan_shape_pipeline(&b->shape, rank);
+    const uint32_t embed = owner_of(b, pipeline, 0), head = owner_of(b, pipeline, tied->last);
     if (embed == head)
         return;
     if (rank == embed && piece == tied->last_piece)
         build_emit(b, put, MSG_TIED_WEIGHT, 0, head);
-    if (rank == head && piece > tied->last_piece && !tied->is_taken[replica]) {
+    if (rank == head && piece > tied->last_piece && !tied->is_taken[pipeline]) {
         build_need(b, put, MSG_TIED_WEIGHT, 0, embed);
-        tied->is_taken[replica] = true;
+        tied->is_taken[pipeline] = true;
     }
 }
 

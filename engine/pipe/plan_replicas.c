@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several replicas of a pipeline in one training plan: rank 0 gives each the rows of its
- * microbatches, the replicas exchange the gradients of each stage, and rank 0 gets all losses and
- * gives all the clip factor. Pure; called by plan.c, plan_train.c and plan_ends.c. */
+ * Several pipelines in one training plan: rank 0 gives each the rows of its microbatches, replicas
+ * exchange the gradients of each stage, slice by slice, and rank 0 gets all losses and gives all
+ * the clip factor. Pure; called by plan.c, plan_train.c and plan_ends.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ bool plan_keeps_groups(const struct sched *sched, size_t groups, size_t m, size_
 
 static int check_replica(const struct plan_request *req, size_t at, size_t group, size_t m, struct err *err)
 {
-    const struct plan_replica *first = &req->replicas[0], *own = &req->replicas[at];
+    const struct plan_pipeline *first = &req->pipelines[0], *own = &req->pipelines[at * request_slices(req)];
     const size_t steps = req->steps ? req->steps : 1;
     const size_t begin = plan_group_first(group, m, req->groups),
                  end = plan_group_first(group + own->groups, m, req->groups);
@@ -71,111 +71,116 @@ static int check_replica(const struct plan_request *req, size_t at, size_t group
 int check_replicas(const struct plan_request *req, struct err *err)
 {
     size_t m = 0, group = 0;
-    const size_t steps = req->steps ? req->steps : 1;
-    for (size_t d = 0; d < req->nreplicas; d++) {
-        m += req->replicas[d].sched->microbatches / steps;
-        group += req->replicas[d].groups;
+    const size_t steps = req->steps ? req->steps : 1, slices = request_slices(req),
+                 replicas = request_replicas(req);
+    for (size_t d = 0; d < replicas; d++) {
+        m += req->pipelines[d * slices].sched->microbatches / steps;
+        group += req->pipelines[d * slices].groups;
     }
     if (group != req->groups || group > m || group > SUM_TREE_LEAVES)
         return err_set(err, -EINVAL,
                        "%zu replicas have %zu groups of %zu microbatches together, but a step has %zu groups",
-                       req->nreplicas, group, m, req->groups);
+                       replicas, group, m, req->groups);
     group = 0;
     int rc = req->parts ? 0 : err_set(err, -EINVAL, "replicas exchange gradients: say in how many parts");
-    for (size_t d = 0; d < req->nreplicas && !rc; group += req->replicas[d++].groups)
+    for (size_t d = 0; d < replicas && !rc; group += req->pipelines[d++ * slices].groups)
         rc = check_replica(req, d, group, m, err);
-    for (size_t s = 0; !rc && s < req->replicas[0].sched->stages; s++)
-        if (req->parts[s] > PLAN_MAX_PARTS / steps / req->replicas[0].sched->stages)
+    for (size_t s = 0; !rc && s < req->pipelines[0].sched->stages; s++)
+        if (req->parts[s] > PLAN_MAX_PARTS / steps / req->pipelines[0].sched->stages)
             rc = err_set(err, -EINVAL, "the gradients of stage %zu go in %zu parts: these are too many", s,
                          req->parts[s]);
-        else if (req->divided && req->parts[s] % req->nreplicas)
+        else if (req->divided && req->parts[s] % replicas)
             rc = err_set(err, -EINVAL,
                          "the gradients of stage %zu go in %zu parts, and %zu replicas update as many each",
-                         s, req->parts[s], req->nreplicas);
+                         s, req->parts[s], replicas);
     return rc;
 }
 
 /* Ranks that share a stage gather in each of its tasks: all have the same order. */
 int check_slices(const struct plan_request *req, struct err *err)
 {
-    const struct sched *first = req->replicas[0].sched;
-    for (size_t d = 0; d < req->nreplicas; d++) {
-        const struct sched *own = req->replicas[d].sched;
+    const size_t slices = request_slices(req);
+    for (size_t d = 0; d < req->npipelines; d++) {
+        const struct sched *first = req->pipelines[d / slices * slices].sched, *own = req->pipelines[d].sched;
         bool is_alike = own->stages == first->stages && own->ranks == first->ranks;
         for (size_t r = 0; r < first->ranks && is_alike; r++)
             is_alike =
                 own->rank[r].n == first->rank[r].n && !memcmp(own->rank[r].tasks, first->rank[r].tasks,
                                                               own->rank[r].n * sizeof *own->rank[r].tasks);
         if (!is_alike)
-            return err_set(err, -EINVAL, "slice %zu has another order than the first: make them alike", d);
+            return err_set(err, -EINVAL, "slice %zu has another order than the first: make them alike",
+                           d % slices);
         if (own->rank_of_stage[0])
-            return err_set(err, -EINVAL, "stage 0 of slice %zu does not lie on its first rank", d);
+            return err_set(err, -EINVAL, "stage 0 of slice %zu does not lie on its first rank", d % slices);
     }
     return 0;
 }
 
 /* --- rows, losses, the clip factor ------------------------------------------------------------ */
 
-static uint32_t first_rank(const struct build *b, size_t replica)
+static uint32_t first_rank(const struct build *b, size_t pipeline)
 {
-    return plan_shape_rank(&b->shape, replica, 0);
+    return plan_shape_rank(&b->shape, pipeline, 0);
 }
 
 size_t forward_first(const struct plan_request *req, size_t replica, size_t n)
 {
     const size_t groups = req->groups ? req->groups : 1;
     size_t group = 0;
-    for (size_t d = 0; d < replica && req->replicas; d++)
-        group += req->replicas[d].groups;
-    return req->replicas ? plan_group_first(group, n, groups) : replica ? n : 0;
+    for (size_t d = 0; d < replica && req->pipelines; d++)
+        group += req->pipelines[d * request_slices(req)].groups;
+    return req->pipelines ? plan_group_first(group, n, groups) : replica ? n : 0;
 }
 
-/* Has a replica none of the microbatches? Where all train, each has some; a slice has all. */
-static bool is_idle(const struct build *b, size_t replica)
+/* Has a pipeline no microbatch? Where all train, each has some; in DECODE the first replica alone
+ * has any. */
+static bool is_idle(const struct build *b, size_t pipeline)
 {
-    const size_t n = b->plan->microbatches;
-    return !b->sched && !b->req->slices &&
-           forward_first(b->req, replica, n) == forward_first(b->req, replica + 1, n);
+    const size_t n = b->plan->microbatches, replica = pipeline / request_slices(b->req);
+    return b->req->program == PROGRAM_FORWARD
+               ? forward_first(b->req, replica, n) == forward_first(b->req, replica + 1, n)
+               : b->req->program == PROGRAM_DECODE && replica;
 }
 
 void build_rows(struct build *b)
 {
-    for (uint32_t d = 1; d < b->plan->replicas && !b->replica; d++)
+    for (uint32_t d = 1; d < b->plan->pipelines && !b->pipeline; d++)
         if (!is_idle(b, d))
             build_emit_to(build_add(b, TASK_ROWS, 0, d), MSG_ROWS, d, first_rank(b, d));
-    if (b->replica)
-        build_need_from(build_add(b, TASK_ROWS, 0, (uint32_t)b->replica), MSG_ROWS, (uint32_t)b->replica, 0);
+    if (b->pipeline)
+        build_need_from(build_add(b, TASK_ROWS, 0, (uint32_t)b->pipeline), MSG_ROWS, (uint32_t)b->pipeline,
+                        0);
 }
 
-/* Each slice has all losses itself: so nobody gives any. */
-static size_t givers_of_losses(const struct build *b)
+/* Each slice of a replica has all of its losses: the first one gives them to rank 0. */
+static uint32_t giver_of_losses(const struct build *b, size_t replica)
 {
-    return b->replica || b->req->slices ? 0 : b->plan->replicas;
+    return first_rank(b, replica * request_slices(b->req));
 }
 
 bool build_gives_losses(const struct build *b)
 {
-    return b->replica && !b->req->slices;
+    return build_replica(b) && !build_slice(b);
 }
 
 void build_losses(struct build *b, uint32_t step)
 {
-    for (size_t d = 1; d < givers_of_losses(b); d++)
-        build_need_from(build_add(b, TASK_DONE, 0, step), MSG_LOSSES, step, first_rank(b, d));
+    for (size_t d = 1; d < request_replicas(b->req) && !b->pipeline; d++)
+        build_need_from(build_add(b, TASK_DONE, 0, step), MSG_LOSSES, step, giver_of_losses(b, d));
 }
 
 void build_score_end(struct build *b)
 {
-    for (size_t d = 1; d < givers_of_losses(b); d++)
-        if (!is_idle(b, d))
-            build_need_from(build_add(b, TASK_DONE, 0, 0), MSG_LOSSES, 0, first_rank(b, d));
+    for (size_t d = 1; d < request_replicas(b->req) && !b->pipeline; d++)
+        if (!is_idle(b, d * request_slices(b->req)))
+            build_need_from(build_add(b, TASK_DONE, 0, 0), MSG_LOSSES, 0, giver_of_losses(b, d));
     if (build_gives_losses(b))
         build_emit_to(build_add(b, TASK_DONE, 0, 0), MSG_LOSSES, 0, 0);
 }
 
 void build_tell(struct build *b, uint32_t step)
 {
-    for (size_t d = 1; d < b->plan->replicas && !b->replica; d++)
+    for (size_t d = 1; d < b->plan->pipelines && !b->pipeline; d++)
         build_emit_to(build_add(b, TASK_TELL, 0, step), MSG_SCALE, step, first_rank(b, d));
 }
 
@@ -193,14 +198,14 @@ struct sharing {
 
 static struct sharing sharing_of(struct build *b, uint32_t step, uint32_t stage)
 {
-    const uint32_t replicas = (uint32_t)b->plan->replicas,
-                   parts = replicas > 1 && !b->req->slices ? (uint32_t)b->req->parts[stage] : 0;
+    const uint32_t replicas = (uint32_t)request_replicas(b->req),
+                   parts = replicas > 1 ? (uint32_t)b->req->parts[stage] : 0;
     return (struct sharing){.b = b,
                             .stage = stage,
                             .first = step * parts,
                             .parts = parts,
                             .replicas = replicas,
-                            .self = (uint32_t)b->replica,
+                            .self = (uint32_t)build_replica(b),
                             .after = SLOT_NONE};
 }
 
@@ -209,9 +214,10 @@ static uint32_t blocks_of(const struct sharing *s)
     return (s->parts + s->replicas - 1) / s->replicas;
 }
 
+/* Of the same slice. */
 static uint32_t rank_in(const struct sharing *s, uint32_t replica)
 {
-    return plan_shape_stage(&s->b->shape, replica, s->stage);
+    return plan_shape_stage(&s->b->shape, replica * request_slices(s->b->req) + build_slice(s->b), s->stage);
 }
 
 static void give(const struct sharing *s, enum msg_kind kind, uint32_t part, uint32_t to)
@@ -251,7 +257,7 @@ static void for_own(const struct sharing *s, uint32_t block, enum msg_kind kind,
 
 bool build_is_divided(const struct build *b)
 {
-    return b->plan->replicas > 1 && b->req->divided;
+    return request_replicas(b->req) > 1 && b->req->divided;
 }
 
 /* A block is on its way while the one before it is added up, and the one before that comes back. */
@@ -276,7 +282,7 @@ void build_shares(struct build *b, uint32_t step, uint32_t stage, uint32_t after
 void build_squares(struct build *b, uint32_t step, uint32_t stage)
 {
     const struct sharing s = sharing_of(b, step, stage);
-    for (uint32_t d = 1; s.parts && d < s.replicas && !b->replica; d++)
+    for (uint32_t d = 1; s.parts && d < s.replicas && !build_replica(b); d++)
         build_need_from(build_add(b, TASK_SQUARES, stage, step), MSG_SQUARES, step, rank_in(&s, d));
 }
 

@@ -239,14 +239,16 @@ int unlike_judge(struct unlike_found *found, const struct parallel_request *req,
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-/* The fastest nodes with the head's among them. */
+/* The fastest nodes that may be in it, with the head's among them; ranks: no more than there are
+ * such nodes. */
 static uint32_t fastest(const struct parallel_request *req, size_t ranks)
 {
     uint32_t mask = 1;
     for (size_t n = 1; n < ranks; n++) {
         size_t best = 0;
         for (size_t node = 1; node < req->nodes; node++)
-            if (!(mask >> node & 1) && (!best || rate_of(req, 0, node) > rate_of(req, 0, best)))
+            if (!((mask | req->apart) >> node & 1) &&
+                (!best || rate_of(req, 0, node) > rate_of(req, 0, best)))
                 best = node;
         mask |= 1u << best;
     }
@@ -315,7 +317,8 @@ int unlike_search(struct unlike_found *ret, const struct parallel_request *req, 
     if (req->nodes < 3 || req->replicas || req->places || req->adapters > 1 || has_chunks(req) ||
         req->objective == PLANNER_MEMORY)
         return 0;
-    for (size_t ranks = 3; ranks <= req->nodes && !e; ranks++)
+    const size_t most = req->nodes - (size_t)__builtin_popcount(req->apart);
+    for (size_t ranks = 3; ranks <= most && !e; ranks++)
         e = look_at(ret, req, fastest(req, ranks), err);
     struct unlike_found closely = *ret;
     if (!e && ret->schedule && !unlike_judge(&closely, req, false, NULL, 0, err) &&

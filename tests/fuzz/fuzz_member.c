@@ -9,10 +9,10 @@
 #include "net/wire.h"
 
 static const char *const keys[] = {
-    "id",     "name",   "version", "boot", "seq",  "cores",  "threads", "memory_total", "memory_available",
-    "links",  "ring",   "jobs",    "job",  "head", "rank",   "doing",   "seconds",      "class_mbps",
-    "shared", "cables", "port",    "ipv6", "ipv4", "stages", "class",   "bytes",        "weights",
-    "units",  NULL};
+    "id",     "name",    "version", "boot", "seq",  "cores",  "threads", "memory_total", "memory_available",
+    "links",  "ring",    "jobs",    "job",  "head", "rank",   "doing",   "seconds",      "class_mbps",
+    "shared", "cables",  "port",    "ipv6", "ipv4", "stages", "class",   "bytes",        "weights",
+    "units",  "kernels", NULL};
 static const char *const texts[] = {"02000000000000000000000000000000",
                                     "03000000000000000000000000000000",
                                     "0200000000000000000000000000000g",

@@ -164,7 +164,7 @@ static void magnitudes_are_written_for_both(void **state)
 
 /* Routed experts: a pair for each to PEFT, one tensor for all of a layer, not transposed, to
  * mlx-lm. */
-static void check_experts(const char *family, const char *stack)
+static void check_experts(const char *family, const char *stack, const char *targets)
 {
     enum { EXPERTS = 3, RANK = 3 };
     struct place p;
@@ -177,7 +177,7 @@ static void check_experts(const char *family, const char *stack)
     p.config.moe = (struct config_moe){
         .experts = EXPERTS, .chosen = 2, .groups = 1, .groups_chosen = 1, .ffn = 7, .first = 1, .scale = 1};
     p.family = family_find(p.config.family);
-    struct tune tune = place_lora(&p, "experts.*.up_proj,o_proj", 0, LAYERS), back = {.seed = 1};
+    struct tune tune = place_lora(&p, targets, 0, LAYERS), back = {.seed = 1};
     float *values = write_random(&p, &tune);
     char *file = read_file(p.out, "adapters.safetensors", &n);
     assert_non_null(file);
@@ -214,8 +214,9 @@ static void check_experts(const char *family, const char *stack)
 static void experts_are_written_for_both(void **state)
 {
     (void)state;
-    check_experts("qwen3_moe", "mlp.switch_mlp");
-    check_experts("gpt_oss", "mlp.experts");
+    check_experts("qwen3_moe", "mlp.switch_mlp", "experts.*.up_proj,o_proj");
+    check_experts("gpt_oss", "mlp.experts", "experts.*.up_proj,o_proj");
+    check_experts("minimax_m2", "block_sparse_moe.switch_mlp", "experts.*.w3,o_proj");
 }
 
 int main(void)

@@ -93,6 +93,11 @@ static const char glm[] = COMMON("glm4_moe") "\"num_key_value_heads\":2,\"head_d
                                            "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
                                            "\"linear_key_head_dim\":6,\"linear_value_head_dim\":5,"
                                            "\"partial_rotary_factor\":0.5,\"full_attention_interval\":2}";
+static const char qwen35[] =
+    COMMON("qwen3_5_text") "\"num_key_value_heads\":2,\"head_dim\":8,\"mtp_num_hidden_layers\":1,"
+                           "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"
+                           "\"linear_key_head_dim\":6,\"linear_value_head_dim\":5,"
+                           "\"partial_rotary_factor\":0.5,\"full_attention_interval\":2}";
 
 static struct config make(const struct temp_dir *dir, const char *json)
 {
@@ -148,7 +153,7 @@ static void it_predicts_as_in_f64(void **state)
 }
 
 /* Under llama.cpp's names. */
-static void a_gguf_file_has_it(void **state)
+static void check_file(const char *json)
 {
     struct temp_dir dir = temp_dir_new();
     struct config c, ahead[2];
@@ -159,8 +164,7 @@ static void a_gguf_file_has_it(void **state)
     const uint32_t ids[3] = {3, 1, 40}, last = 2;
     const float *got[2];
     struct stage *s[2];
-    (void)state;
-    ahead[0] = make(&dir, glm);
+    ahead[0] = make(&dir, json);
     snprintf(path[0], sizeof path[0], "%s", dir.path);
     snprintf(path[1], sizeof path[1], "%s/model.gguf", dir.path);
     gguf_convert(path[0], path[1], &ahead[0], (struct gguf_how){.block = BLOCK_NONE});
@@ -179,6 +183,13 @@ static void a_gguf_file_has_it(void **state)
         stage_close(s[i]);
     num_free(num);
     temp_dir_free(&dir);
+}
+
+static void a_gguf_file_has_it(void **state)
+{
+    (void)state;
+    check_file(glm);
+    check_file(qwen35);
 }
 
 static void others_have_none(void **state)

@@ -31,6 +31,13 @@
     "\"v_head_dim\":64,\"n_routed_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":256,"      \
     "\"n_shared_experts\":1,\"first_k_dense_replace\":1,\"routed_scaling_factor\":2.5,"
 
+#define LINEAR                                                                                               \
+    ",\"full_attention_interval\":2,\"linear_num_key_heads\":2,\"linear_key_head_dim\":32,"                  \
+    "\"partial_rotary_factor\":0.25"
+#define SHARED                                                                                               \
+    ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":256,"                            \
+    "\"shared_expert_intermediate_size\":256"
+
 static const char *const families[] = {
     COMMON("llama") GQA,
     COMMON("qwen2") GQA ",\"tie_word_embeddings\":true",
@@ -66,8 +73,19 @@ static const char *const families[] = {
                              "\"llama_4_scaling_beta\":0.125}",
     COMMON("minimax_m2") GQA ",\"num_local_experts\":4,\"num_experts_per_tok\":2,\"rotary_dim\":32,"
                              "\"use_qk_norm\":true",
+    COMMON("qwen3_next") GQA LINEAR SHARED ",\"linear_num_value_heads\":6,\"linear_value_head_dim\":128",
+    COMMON("qwen3_5_text") GQA LINEAR ",\"linear_num_value_heads\":4,\"linear_value_head_dim\":64,"
+                                      "\"tie_word_embeddings\":true",
+    COMMON("qwen3_5_moe_text") GQA LINEAR SHARED
+    ",\"linear_num_value_heads\":6,\"linear_value_head_dim\":128",
 };
-enum { FAMILIES = sizeof families / sizeof *families, LLAMA = 0, LATENT_ONE = 5 };
+enum {
+    FAMILIES = sizeof families / sizeof *families,
+    LLAMA = 0,
+    LATENT_ONE = 5,
+    SPLIT_ONE = FAMILIES - 3, /* one of its projections lies in two tensors */
+    WOVEN_ONE = FAMILIES - 1, /* its value heads lie in another order */
+};
 
 struct world {
     struct temp_dir plain, dir;
@@ -177,20 +195,22 @@ static void odd_forms_are_too(void **state)
     (void)state;
     check_alike(families[LATENT_ONE], (struct gguf_how){.block = BLOCK_Q8_0, .kv_b_parts = true});
     check_alike(families[LLAMA], (struct gguf_how){.block = BLOCK_Q4_K, .split = true});
+    check_alike(families[SPLIT_ONE],
+                (struct gguf_how){.block = BLOCK_Q4_K, .rest = BLOCK_Q8_0, .split = true});
+    check_alike(families[WOVEN_ONE], (struct gguf_how){.block = BLOCK_Q4_K});
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
 /* What a plan counts for the weights is what the file has of matrices. */
-static void plans_count_what_is_stored(void **state)
+static void check_counted(const char *family, struct gguf_how how)
 {
-    (void)state;
     struct world w;
     struct err err;
     struct st *st;
     struct stage_bytes bytes;
     size_t matrices = 0;
-    world_open(&w, families[3], (struct gguf_how){.block = BLOCK_Q4_K});
+    world_open(&w, family, how);
     const struct stage_spec spec = {.model_dir = w.path,
                                     .config = w.as_file,
                                     .tune = {.end_layer = 2},
@@ -203,11 +223,19 @@ static void plans_count_what_is_stored(void **state)
                                     .positions = 4};
     must(st_open_dir(&st, w.path, NULL, NULL, &err), &err);
     for (size_t i = 0; i < st_count(st); i++)
-        matrices += st_at(st, i)->ndim > 1 ? st_at(st, i)->bytes : 0;
+        matrices += st_at(st, i)->ndim == 2 ? st_at(st, i)->bytes : 0; /* taps of three become vectors */
     st_close(st);
     must(stage_measure(&bytes, &spec, &err), &err);
     assert_int_equal(bytes.mapped, matrices);
     world_close(&w);
+}
+
+static void plans_count_what_is_stored(void **state)
+{
+    (void)state;
+    check_counted(families[3], (struct gguf_how){.block = BLOCK_Q4_K});
+    check_counted(families[SPLIT_ONE], (struct gguf_how){.block = BLOCK_Q4_K, .rest = BLOCK_Q8_0});
+    check_counted(families[WOVEN_ONE], (struct gguf_how){.block = BLOCK_Q4_K});
 }
 
 /* --- adapters --------------------------------------------------------------------------------- */
@@ -242,11 +270,16 @@ static float *train(const char *model, const struct config *c, size_t *ret_n)
 static void adapters_are_those_of_folders(void **state)
 {
     (void)state;
-    static const enum block_type types[] = {BLOCK_NONE, BLOCK_Q8_0, BLOCK_Q4_K};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    static const struct {
+        size_t family;
+        struct gguf_how how;
+    } files[] = {{LLAMA, {.block = BLOCK_NONE}},     {LLAMA, {.block = BLOCK_Q8_0}},
+                 {LLAMA, {.block = BLOCK_Q4_K}},     {SPLIT_ONE, {.block = BLOCK_Q4_K, .rest = BLOCK_Q6_K}},
+                 {WOVEN_ONE, {.block = BLOCK_Q4_K}}, {WOVEN_ONE, {.block = BLOCK_Q5_0}}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct world w;
         size_t n, m;
-        world_open(&w, families[LLAMA], (struct gguf_how){.block = types[i]});
+        world_open(&w, families[files[i].family], files[i].how);
         float *got = train(w.path, &w.as_file, &n), *want = train(w.plain.path, &w.as_folder, &m);
         assert_int_equal(n, m);
         assert_near(got, want, n, 1e-4, "values of adapters");
@@ -256,23 +289,24 @@ static void adapters_are_those_of_folders(void **state)
     }
 }
 
-/* PEFT's files, with factors on the q_proj of both layers. */
+/* PEFT's files, with factors on the q_proj of each layer that has one. */
 static void write_adapter(const char *dir, const struct config *c)
 {
     enum { RANK = 2 };
-    const size_t rows = c->heads * c->head;
+    const size_t rows = c->heads * c->head * (c->attn_gate ? 2 : 1),
+                 first = config_layers_have(&c->linear, 0) ? 1 : 0, n = 2 * (c->layers - first);
     struct st_out_tensor list[4];
     char names[4][128], path[256];
-    float x[RANK * 256];
+    float x[RANK * 512];
     struct st_writer *out;
     struct err err;
     mkdir(dir, 0755);
     write_file(dir, "adapter_config.json",
                "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"r\":2,\"lora_alpha\":4,"
                "\"target_modules\":[\"q_proj\"]}");
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i],
-                 "base_model.model.model.layers.%zu.self_attn.q_proj.lora_%s.weight", i / 2,
+                 "base_model.model.model.layers.%zu.self_attn.q_proj.lora_%s.weight", first + i / 2,
                  i % 2 ? "B" : "A");
         list[i] = (struct st_out_tensor){.name = names[i],
                                          .dtype = DTYPE_F32,
@@ -280,29 +314,29 @@ static void write_adapter(const char *dir, const struct config *c)
                                          .shape = {i % 2 ? rows : RANK, i % 2 ? RANK : c->dim}};
     }
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
-    must(st_writer_open(&out, path, list, 4, &err), &err);
-    for (size_t i = 0; i < 4; i++) {
-        for (size_t k = 0; k < RANK * 256; k++)
+    must(st_writer_open(&out, path, list, n, &err), &err);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < RANK * 512; k++)
             x[k] = (float)((k * 31 + i * 7) % 19) / 100 - 0.09f;
-        must(st_writer_put(out, names[i], x, RANK * 256, &err), &err);
+        must(st_writer_put(out, names[i], x, RANK * (i % 2 ? rows : c->dim), &err), &err);
     }
     must(st_writer_finish(out, &err), &err);
 }
 
-static void check_merged(const char *family, enum block_type type)
+static void check_merged(const char *family, struct gguf_how how)
 {
     struct world w;
     struct st *got, *want;
     struct rewrite_result done;
     struct config c;
     struct err err;
-    world_open(&w, family, (struct gguf_how){.block = type});
+    world_open(&w, family, how);
     write_adapter(w.adapter, &w.as_folder);
     const struct merge_request file = {w.path, w.adapter, w.file_out, DTYPE_F32, NULL, NULL},
                                folder = {w.plain.path, w.adapter, w.folder_out, DTYPE_F32, NULL, NULL};
     must(merge_run(&folder, &done, &err), &err);
     must(merge_run(&file, &done, &err), &err);
-    assert_int_equal(done.changed, 2);
+    assert_int_equal(done.changed, w.as_folder.delta.key_heads ? 1 : 2);
     must(st_open_dir(&got, w.file_out, NULL, NULL, &err), &err);
     must(st_open_dir(&want, w.folder_out, NULL, NULL, &err), &err);
     assert_int_equal(st_count(got), st_count(want));
@@ -324,19 +358,20 @@ static void check_merged(const char *family, enum block_type type)
 static void merged_models_are_those_of_folders(void **state)
 {
     (void)state;
-    check_merged(families[LLAMA], BLOCK_Q5_K);
-    check_merged(families[3], BLOCK_Q8_0);
+    check_merged(families[LLAMA], (struct gguf_how){.block = BLOCK_Q5_K});
+    check_merged(families[3], (struct gguf_how){.block = BLOCK_Q8_0});
+    check_merged(families[SPLIT_ONE], (struct gguf_how){.block = BLOCK_Q8_0, .rest = BLOCK_Q4_K});
+    check_merged(families[WOVEN_ONE], (struct gguf_how){.block = BLOCK_Q5_K});
 }
 
 /* --- quantized again -------------------------------------------------------------------------- */
 
 /* --weights int4 of blocks is what it is of the numbers that they stand for. */
-static void weights_are_quantized_again(void **state)
+static void check_quantized(const char *family, struct gguf_how how)
 {
-    (void)state;
     struct world w;
     struct tiny_batch b;
-    world_open(&w, families[LLAMA], (struct gguf_how){.block = BLOCK_Q6_K});
+    world_open(&w, family, how);
     tiny_batch_init(&b, &w.as_folder, 5);
     float logits[2][41];
     for (size_t i = 0; i < 2; i++) {
@@ -354,6 +389,14 @@ static void weights_are_quantized_again(void **state)
     }
     assert_same_bits(logits[1], logits[0], 41, "int4 of blocks");
     world_close(&w);
+}
+
+static void weights_are_quantized_again(void **state)
+{
+    (void)state;
+    check_quantized(families[LLAMA], (struct gguf_how){.block = BLOCK_Q6_K});
+    check_quantized(families[SPLIT_ONE], (struct gguf_how){.block = BLOCK_Q6_K, .rest = BLOCK_Q5_K});
+    check_quantized(families[WOVEN_ONE], (struct gguf_how){.block = BLOCK_Q6_K});
 }
 
 int main(void)

@@ -41,6 +41,7 @@ float gguf_block_value(enum block_type type, const uint8_t *block, size_t i);
 
 struct gguf_how {
     enum block_type block; /* of matrices whose rows are whole blocks; BLOCK_NONE: F32 */
+    enum block_type rest;  /* of the second of two tensors that make a matrix, if not the same */
     bool kv_b_parts;       /* latent attention in the newer form */
     bool split;            /* into PATH-00001-of-00002.gguf and the second; `path` ends before that */
 };

@@ -11,6 +11,7 @@
 #include "file/st.h"
 #include "num/rng.h"
 #include "tests/lib/gguf.h"
+#include "tests/lib/gguf_linear.h"
 #include "tests/lib/near.h"
 
 enum { NAME = 128, PATH = 512 };
@@ -48,9 +49,8 @@ static void put_half(uint8_t *to, double x)
     dtype_from_f32(to, &narrow, DTYPE_F16, 1);
 }
 
-static void draw_block(struct conversion *v, uint8_t *b)
+static void draw_block(struct conversion *v, enum block_type type, uint8_t *b)
 {
-    const enum block_type type = v->how.block;
     const struct sides *s = &sides[type];
     for (size_t i = 0; i < block_bytes(type); i++)
         b[i] = (uint8_t)rng_below(&v->rng, 256);
@@ -116,11 +116,22 @@ static bool is_among(const char *word, const char *words)
     return false;
 }
 
-static void gguf_name(char ret[NAME], const char *arch, const char *name)
+static void gguf_name(char ret[NAME], const struct config *c, const char *arch, const char *name)
 {
     size_t layer = 0;
     int used = 0;
-    const bool inside = sscanf(name, "model.layers.%zu.%n", &layer, &used) == 1 && used;
+    if (sscanf(name, "mtp.layers.%zu.%n", &layer, &used) == 1 && used)
+        layer += c->layers - 1;
+    else if (!strncmp(name, "mtp.", 4))
+        layer = c->layers - 1;
+    else
+        used = sscanf(name, "model.layers.%zu.%n", &layer, &used) == 1 ? used : 0;
+    const bool inside = used != 0;
+    const char *linear = gguf_linear_name(name + used);
+    if (linear) {
+        snprintf(ret, NAME, "blk.%zu.%s", layer, linear);
+        return;
+    }
     const char *rest = inside ? name + used : name, *last = inside ? strrchr(rest, '.') : rest + strlen(rest);
     if (inside && strstr(rest, "e_score_correction_bias")) {
         snprintf(ret, NAME, "blk.%zu.exp_probs_b.bias", layer);
@@ -131,7 +142,7 @@ static void gguf_name(char ret[NAME], const char *arch, const char *name)
         return;
     }
     if (inside && !strncmp(rest, "post_attention_layernorm", (size_t)(last - rest)) &&
-        is_among(arch, "gpt-oss glm4moe gemma2 gemma3 olmo2")) {
+        is_among(arch, "gpt-oss glm4moe gemma2 gemma3 olmo2 qwen3next qwen35 qwen35moe")) {
         snprintf(ret, NAME, "blk.%zu.post_attention_norm.weight", layer);
         return;
     }
@@ -149,13 +160,26 @@ static void gguf_name(char ret[NAME], const char *arch, const char *name)
 
 static const char *architecture(const struct config *c)
 {
-    static const char *const is[][2] = {
-        {"llama", "llama"},           {"mistral", "llama"},        {"qwen2", "qwen2"},
-        {"qwen3", "qwen3"},           {"qwen3_moe", "qwen3moe"},   {"deepseek_v2", "deepseek2"},
-        {"deepseek_v3", "deepseek2"}, {"smollm3", "smollm3"},      {"granite", "granite"},
-        {"glm4_moe", "glm4moe"},      {"gpt_oss", "gpt-oss"},      {"gemma2", "gemma2"},
-        {"gemma3_text", "gemma3"},    {"olmo3", "olmo2"},          {"phi3", "phi3"},
-        {"ministral3", "mistral3"},   {"minimax_m2", "minimax-m2"}};
+    static const char *const is[][2] = {{"llama", "llama"},
+                                        {"mistral", "llama"},
+                                        {"qwen2", "qwen2"},
+                                        {"qwen3", "qwen3"},
+                                        {"qwen3_moe", "qwen3moe"},
+                                        {"deepseek_v2", "deepseek2"},
+                                        {"deepseek_v3", "deepseek2"},
+                                        {"smollm3", "smollm3"},
+                                        {"granite", "granite"},
+                                        {"glm4_moe", "glm4moe"},
+                                        {"gpt_oss", "gpt-oss"},
+                                        {"gemma2", "gemma2"},
+                                        {"gemma3_text", "gemma3"},
+                                        {"olmo3", "olmo2"},
+                                        {"phi3", "phi3"},
+                                        {"ministral3", "mistral3"},
+                                        {"minimax_m2", "minimax-m2"},
+                                        {"qwen3_next", "qwen3next"},
+                                        {"qwen3_5_text", "qwen35"},
+                                        {"qwen3_5_moe_text", "qwen35moe"}};
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         if (!strcmp(c->family, is[i][0]))
             return is[i][1];
@@ -171,7 +195,7 @@ static size_t place_of(const struct conversion *v, const char *name, size_t at)
     const size_t head = v->c->head, half = head / 2, in = at % head;
     const bool is_turned = is_among(architecture(v->c), "llama smollm3 granite mistral3");
     if (!is_turned || (!strstr(name, ".q_proj.") && !strstr(name, ".k_proj.")))
-        return at;
+        return gguf_linear_row(v->c, name, at);
     return at - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
@@ -191,41 +215,86 @@ static bool in_blocks(const struct conversion *v, const struct st_tensor *t)
 {
     return v->how.block && t->ndim == 2 && cols_of(t) % block_values(v->how.block) == 0 &&
            !strstr(t->name, ".mlp.gate.") && !strstr(t->name, "block_sparse_moe.gate.") &&
-           !strstr(t->name, ".mlp.router.");
+           !strstr(t->name, ".mlp.router.") && !strstr(t->name, ".shared_expert_gate.");
 }
 
 /* Norms that multiply by 1 + w are stored with the 1. */
 static bool adds_one(const struct conversion *v, const struct st_tensor *t)
 {
-    return is_among(architecture(v->c), "gemma2 gemma3") && strstr(t->name, "norm.weight");
+    return is_among(architecture(v->c), "gemma2 gemma3 qwen3next qwen35 qwen35moe") &&
+           (strstr(t->name, "norm.weight") || strstr(t->name, "norm_hidden.weight") ||
+            strstr(t->name, "norm_embedding.weight")) &&
+           !strstr(t->name, ".linear_attn.norm.");
 }
 
-/* Appends a tensor's rows as they lie in the file. */
-static void add_rows(struct conversion *v, const struct st_tensor *t, FILE *to)
+/* How the numbers of a row lie in the file. */
+struct row_form {
+    enum block_type block;
+    size_t values, size; /* of a block in bytes, or of a number */
+};
+
+static struct row_form form_of(const struct conversion *v, const struct st_tensor *t, size_t place)
 {
-    const size_t cols = cols_of(t), rows = t->elements / cols;
-    const size_t values = in_blocks(v, t) ? block_values(v->how.block) : 1,
-                 size = in_blocks(v, t) ? block_bytes(v->how.block) : sizeof(float),
-                 bytes = cols / values * size;
-    uint8_t *stored = calloc(rows, bytes);
+    const size_t first = gguf_linear_first(v->c, t->name);
+    const enum block_type type = first && place >= first && v->how.rest ? v->how.rest : v->how.block;
+    if (!in_blocks(v, t))
+        return (struct row_form){BLOCK_NONE, 1, sizeof(float)};
+    return (struct row_form){type, block_values(type), block_bytes(type)};
+}
+
+/* What the file has instead of a model's numbers; the model gets those that follow from it. */
+static void change(const struct conversion *v, const struct st_tensor *t, float *x)
+{
+    const bool one = adds_one(v, t);
+    if (!one && !strstr(t->name, "A_log"))
+        return;
+    float *again = malloc(t->elements * sizeof *again);
+    assert_non_null(again);
+    for (size_t i = 0; i < t->elements; i++) {
+        x[i] = one ? x[i] + 1 : -expf(x[i]);
+        again[i] = one ? x[i] - 1 : (float)log(-(double)x[i]);
+    }
+    overwrite(v, t, again);
+    free(again);
+}
+
+/* One row, to where it lies; x gets what blocks stand for. */
+static void put_row(struct conversion *v, const struct st_tensor *t, struct row_form form, float *x,
+                    uint8_t *at)
+{
+    for (size_t i = 0; i < cols_of(t); i++) {
+        const size_t col = gguf_linear_col(v->c, t->name, i);
+        uint8_t *to = at + i / form.values * form.size;
+        if (!form.block)
+            memcpy(to, x + col, sizeof *x);
+        else if (i % form.values == 0)
+            draw_block(v, form.block, to);
+        if (form.block)
+            x[col] = gguf_block_value(form.block, to, i % form.values);
+    }
+}
+
+/* Appends a tensor's rows as they lie in the file, those of the second of two to `rest`. */
+static void add_rows(struct conversion *v, const struct st_tensor *t, FILE *to, FILE *rest)
+{
+    const size_t cols = cols_of(t), rows = t->elements / cols, first = gguf_linear_first(v->c, t->name),
+                 room = cols * sizeof(float);
+    uint8_t *stored = calloc(rows, room);
     float *x = malloc(t->elements * sizeof *x);
     assert_true(stored && x);
     memcpy(x, t->data, t->elements * sizeof *x);
-    for (size_t i = 0; adds_one(v, t) && i < t->elements; i++)
-        x[i] += 1;
+    change(v, t, x);
     for (size_t row = 0; row < rows; row++) {
-        uint8_t *at = stored + place_of(v, t->name, row) * bytes;
-        if (!in_blocks(v, t))
-            memcpy(at, x + row * cols, bytes);
-        for (size_t i = 0; in_blocks(v, t) && i < cols; i++) {
-            if (i % values == 0)
-                draw_block(v, at + i / values * size);
-            x[row * cols + i] = gguf_block_value(v->how.block, at + i / values * size, i % values);
-        }
+        const size_t place = place_of(v, t->name, row);
+        put_row(v, t, form_of(v, t, place), x + row * cols, stored + place * room);
     }
     if (in_blocks(v, t))
         overwrite(v, t, x);
-    assert_int_equal(fwrite(stored, bytes, rows, to), rows);
+    for (size_t place = 0; place < rows; place++) {
+        const struct row_form form = form_of(v, t, place);
+        const size_t bytes = cols / form.values * form.size;
+        assert_int_equal(fwrite(stored + place * room, 1, bytes, first && place >= first ? rest : to), bytes);
+    }
     free(stored);
     free(x);
 }
@@ -256,19 +325,52 @@ static void put_parts(struct conversion *v, const struct st_tensor *t)
     free(k);
 }
 
+/* extents: the row first; experts of a stack last. */
+static void put_bytes(struct conversion *v, const struct st_tensor *t, const char *name, size_t experts,
+                      const void *bytes, size_t n)
+{
+    const size_t first = gguf_linear_first(v->c, t->name), rows = first ? first : t->shape[0];
+    const bool is_stack = strstr(t->name, ".experts.") != NULL;
+    size_t ndim = t->ndim + is_stack, extent[3] = {t->ndim > 1 ? t->shape[1] : rows, rows, experts};
+    if (is_stack && t->ndim == 1) /* biases */
+        extent[1] = experts;
+    if (t->ndim == 3) { /* of a convolution, without the 1 */
+        ndim = 2;
+        extent[0] = t->shape[2];
+    }
+    if (t->ndim == 2 && t->shape[0] == 1)
+        ndim = 1;
+    gguf_put_tensor(&v->out, name, form_of(v, t, 0).block ? gguf_number(v->how.block) : 0, ndim, extent,
+                    bytes, n);
+}
+
+/* The rows that go to a second tensor. */
+static void put_rest(struct conversion *v, const struct st_tensor *t, const char *name, const void *bytes,
+                     size_t n)
+{
+    const size_t first = gguf_linear_first(v->c, t->name),
+                 extent[2] = {cols_of(t), first ? t->shape[0] - first : 0};
+    const enum block_type block = form_of(v, t, first).block;
+    char other[NAME];
+    if (!first)
+        return;
+    snprintf(other, sizeof other, "%.*sattn_gate.weight", (int)(strstr(name, "attn_qkv") - name), name);
+    gguf_put_tensor(&v->out, other, block ? gguf_number(block) : 0, 2, extent, bytes, n);
+}
+
 static void put_tensor(struct conversion *v, const struct st_tensor *t)
 {
     const char *expert = strstr(t->name, ".experts.");
-    char name[NAME], *bytes = NULL;
-    size_t n = 0, experts = expert ? v->c->moe.experts : 1;
+    char name[NAME], *bytes = NULL, *others = NULL;
+    size_t n = 0, m = 0, experts = expert ? v->c->moe.experts : 1;
     if (expert && strncmp(expert, ".experts.0.", 11) != 0)
         return; /* it goes with the first */
     if (v->how.kv_b_parts && strstr(t->name, ".kv_b_proj.")) {
         put_parts(v, t);
         return;
     }
-    FILE *to = open_memstream(&bytes, &n);
-    assert_non_null(to);
+    FILE *to = open_memstream(&bytes, &n), *rest = open_memstream(&others, &m);
+    assert_true(to && rest);
     for (size_t e = 0; e < experts; e++) {
         snprintf(name, sizeof name, "%s", t->name);
         if (expert)
@@ -276,16 +378,14 @@ static void put_tensor(struct conversion *v, const struct st_tensor *t)
                      expert + 11);
         const struct st_tensor *one = st_find(v->from, name);
         assert_non_null(one);
-        add_rows(v, one, to);
+        add_rows(v, one, to, rest);
     }
-    assert_int_equal(fclose(to), 0);
-    gguf_name(name, architecture(v->c), t->name);
-    size_t extent[3] = {t->ndim > 1 ? t->shape[1] : t->shape[0], t->shape[0], experts};
-    if (expert && t->ndim == 1) /* biases */
-        extent[1] = experts;
-    gguf_put_tensor(&v->out, name, in_blocks(v, t) ? gguf_number(v->how.block) : 0,
-                    t->ndim + (expert != NULL), extent, bytes, n);
+    assert_int_equal(fclose(to) | fclose(rest), 0);
+    gguf_name(name, v->c, architecture(v->c), t->name);
+    put_bytes(v, t, name, experts, bytes, n);
+    put_rest(v, t, name, others, m);
     free(bytes);
+    free(others);
 }
 
 /* --- keys ------------------------------------------------------------------------------------- */
@@ -426,6 +526,8 @@ static void put_keys(struct conversion *v)
     put_whole(v, "attention.value_length", c->head);
     put_whole(v, "rope.dimension_count", config_rope_width(c));
     put_others(v);
+    if (c->delta.key_heads)
+        gguf_linear_keys(&v->out, architecture(c), c);
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

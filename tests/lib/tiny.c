@@ -109,12 +109,9 @@ static void put_tensor(struct st_writer *w, const struct tensor_def *def)
     free(x);
 }
 
-void model_write(const char *dir, const struct config *c)
+/* Room for those of so many units. */
+static struct listing listing_new(const struct family *f, const struct config *c)
 {
-    struct err err;
-    struct st_writer *w;
-    char path[128];
-    const struct family *f = family_find(c->family);
     struct listing l = {.dtype = c->dtype};
     size_t n = 0;
     for (size_t u = 0; u < c->layers + 2; u++)
@@ -123,15 +120,61 @@ void model_write(const char *dir, const struct config *c)
     l.defs = calloc(n, sizeof *l.defs);
     assert_non_null(l.at);
     assert_non_null(l.defs);
+    return l;
+}
+
+static int list_new(void *arg, const struct tensor_def *def)
+{
+    const struct listing *l = arg;
+    for (size_t i = 0; i < l->n; i++)
+        if (!strcmp(l->defs[i].name, def->name))
+            return 0;
+    return list_one(arg, def);
+}
+
+static void list_all(struct listing *l, const struct family *f, const struct config *c,
+                     int (*list)(void *arg, const struct tensor_def *def))
+{
     for (size_t u = 0; u < c->layers + 2; u++)
-        family_tensors(f, c, u, list_one, &l);
+        family_tensors(f, c, u, list, l);
+}
+
+static void listing_write(struct listing *l, const char *dir)
+{
+    struct err err;
+    struct st_writer *w;
+    char path[512];
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    must(st_writer_open(&w, path, l.at, n, &err), &err);
-    for (size_t i = 0; i < n; i++)
-        put_tensor(w, &l.defs[i]);
+    must(st_writer_open(&w, path, l->at, l->n, &err), &err);
+    for (size_t i = 0; i < l->n; i++)
+        put_tensor(w, &l->defs[i]);
     must(st_writer_finish(w, &err), &err);
-    free(l.at);
-    free(l.defs);
+    free(l->at);
+    free(l->defs);
+}
+
+void model_write(const char *dir, const struct config *c)
+{
+    const struct family *f = family_find(c->family);
+    struct listing l = listing_new(f, c);
+    list_all(&l, f, c, list_one);
+    listing_write(&l, dir);
+}
+
+void model_write_ahead(const char *dir, const struct config *c)
+{
+    const struct family *f = family_find(c->family);
+    struct config ahead;
+    if (!config_ahead(&ahead, c)) {
+        model_write(dir, c);
+        return;
+    }
+    struct config more = ahead; /* its norm before the head, and the model's */
+    more.layers++;
+    struct listing l = listing_new(f, &more);
+    list_all(&l, f, c, list_one);
+    list_all(&l, f, &ahead, list_new);
+    listing_write(&l, dir);
 }
 
 struct config tiny_write(const char *dir, const struct tiny_spec *spec)

@@ -35,6 +35,8 @@ struct config tiny_write(const char *dir, const struct tiny_spec *spec);
 
 /* DIR/model.safetensors: random weights for any config. */
 void model_write(const char *dir, const struct config *c);
+/* The same with the layer behind the last that predicts a token more, where the config has one. */
+void model_write_ahead(const char *dir, const struct config *c);
 
 /* Index of `name` among the tensors of a unit, or −1. */
 int tiny_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name);

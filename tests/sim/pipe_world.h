@@ -21,8 +21,9 @@
 #include "pipe/exec.h"
 
 enum {
-    MAX_RANKS = 6,
+    MAX_RANKS = 8,
     MAX_REPLICAS = 3,
+    MAX_PIPELINES = 6, /* slices of replicas */
     MAX_CHUNKS = 3,
     MAX_STAGES = MAX_RANKS * MAX_CHUNKS,
     MAX_MB = 12,
@@ -61,6 +62,8 @@ struct node {
     size_t slots, most_slots;
     uint32_t accumulated[MAX_STAGES]; /* next microbatch whose weight gradient may be added, per stage */
     bool is_inside, went_ahead;
+    size_t entered; /* tasks in which the slices of a stage gather */
+    bool is_held;   /* it is in one, and others are not */
     int failed;
 };
 
@@ -69,6 +72,7 @@ struct world {
     uint32_t now, round;
     struct plan *plan; /* owned */
     size_t credits;
+    size_t slices;
     uint32_t lowest; /* trained stage */
     bool flushed;    /* the steps that were asked for cannot follow each other */
     bool frugal;     /* room counts every emit of the task asked about, not only those queued already */
@@ -76,12 +80,12 @@ struct world {
     bool ahead;                       /* tasks run ahead of their turn where they may */
     size_t parts[MAX_STAGES];         /* of each stage's gradients */
     uint32_t adapter_of_step[MAX_MB]; /* of each step of the plan: its adapter */
-    struct replica {                  /* by step: */
+    struct pipeline {                 /* by step: */
         bool normed[MAX_STAGES][MAX_MB], updated[MAX_STAGES][MAX_MB];
         uint32_t back[MAX_STAGES][MAX_MB], lost[MAX_MB]; /* microbatches; losses taken */
         uint32_t own;                                    /* its microbatches of a step */
         bool has_rows;
-    } replicas[MAX_REPLICAS];
+    } pipelines[MAX_PIPELINES];
     bool in_order;                           /* every stage adds up its weight gradients in ascending order */
     struct link links[MAX_RANKS][MAX_RANKS]; /* [from][to] */
     struct node nodes[MAX_RANKS];
@@ -265,15 +269,15 @@ static inline void hand_over(struct node *node, const struct task *task)
 /* A step ends on a stage once all replicas have gone back through it. */
 static inline bool all_are_back(const struct world *w, uint32_t stage, uint32_t step)
 {
-    for (size_t d = 0; d < w->plan->replicas; d++)
-        if (w->replicas[d].back[stage][step] != w->replicas[d].own)
+    for (size_t d = 0; d < w->plan->pipelines; d++)
+        if (w->pipelines[d].back[stage][step] != w->pipelines[d].own)
             return false;
     return true;
 }
 
 /* A step begins on a stage once the one before it, of the same adapter, has ended there; and ends
  * once everything of it is done. */
-static inline void keep_steps(struct world *w, struct replica *own, const struct task *task)
+static inline void keep_steps(struct world *w, struct pipeline *own, const struct task *task)
 {
     const struct plan *plan = w->plan;
     const uint32_t s = task->stage;
@@ -294,7 +298,7 @@ static inline void keep_steps(struct world *w, struct replica *own, const struct
     }
     if (task->kind == TASK_UPDATE) {
         require(w, !own->updated[s][step] && own->normed[0][step] && (s == 0 || own->updated[s - 1][step]));
-        require(w, w->replicas[0].normed[0][step]);
+        require(w, w->pipelines[0].normed[0][step]);
         own->updated[s][step] = true;
     }
 }
@@ -313,15 +317,15 @@ static inline int run(void *owner, const struct task *task, struct err *err)
     use_slot(node, task);
     use_activations(node, task);
     hand_over(node, task);
-    struct replica *replica = &w->replicas[plan_shape_replica(&w->plan->shape, node->exec.rank)];
-    replica->has_rows |= task->kind == TASK_ROWS && task->nneeds;
+    struct pipeline *pipeline = &w->pipelines[plan_shape_pipeline(&w->plan->shape, node->exec.rank)];
+    pipeline->has_rows |= task->kind == TASK_ROWS && task->nneeds;
     if (w->plan->program == PROGRAM_TRAIN && (task_is_compute(task->kind) || task->kind == TASK_LOSS ||
                                               task->kind == TASK_NORM || task->kind == TASK_UPDATE))
-        keep_steps(w, replica, task);
+        keep_steps(w, pipeline, task);
     const bool is_gradient = (task->nneeds && task->needs[0].key.kind == MSG_PART) ||
                              (task->nemits && task->emits[0].key.kind == MSG_PART);
     if (is_gradient) /* what is given, or added to, is there */
-        require(w, replica->back[task->stage][task->mb / w->parts[task->stage]] == replica->own ||
+        require(w, pipeline->back[task->stage][task->mb / w->parts[task->stage]] == pipeline->own ||
                        node->is_inside);
     if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
@@ -352,5 +356,52 @@ static inline int run(void *owner, const struct task *task, struct err *err)
 }
 
 static const struct exec_ops ops = {ready, room, run, room_ahead, is_computed};
+
+/* --- gathering -------------------------------------------------------------------------------- */
+
+static inline bool gathers(const struct world *w, const struct task *task)
+{
+    return w->slices > 1 && (task_is_compute(task->kind) || task->kind == TASK_NORM);
+}
+
+static inline bool can_run(struct node *node, const struct task *task)
+{
+    bool can = true;
+    for (uint32_t i = 0; i < task->nneeds && can; i++) {
+        struct msg_key key = task->needs[i].key;
+        key.round = node->world->round;
+        can = ready(node, &key, task->needs[i].from) > 0;
+    }
+    for (uint32_t i = 0; i < task->nemits && can; i++) {
+        struct msg_key key = task->emits[i].key;
+        key.round = node->world->round;
+        can = room(node, &key, task->emits[i].to) > 0;
+    }
+    return can;
+}
+
+/* A rank is held in a task that it could run until all that share its stage are in theirs, which
+ * are the same task. Meanwhile it does nothing else. */
+static inline bool enter(struct node *node, const struct task *task)
+{
+    struct world *w = node->world;
+    const struct plan_shape *shape = &w->plan->shape;
+    const size_t first = plan_shape_pipeline(shape, node->exec.rank) / w->slices * w->slices;
+    if (!node->is_held)
+        node->entered++;
+    node->is_held = true;
+    for (size_t i = 0; i < w->slices; i++) {
+        const uint32_t rank = plan_shape_rank(shape, first + i, plan_shape_place(shape, node->exec.rank));
+        const struct node *other = &w->nodes[rank];
+        const struct task *its = exec_task(&other->exec);
+        node->exec.wait_rank = rank;
+        if (other->entered < node->entered)
+            return false;
+        if (other->is_held && other->entered == node->entered)
+            require(w, its->kind == task->kind && its->stage == task->stage && its->mb == task->mb);
+    }
+    node->is_held = false;
+    return true;
+}
 
 #endif

@@ -90,10 +90,10 @@ static void halve_backwards(struct world *w, struct sched_list *list)
     *list = (struct sched_list){tasks, n, NULL};
 }
 
-static void begin_replica(struct world *w, size_t replica, const struct sched *sched, size_t steps)
+static void begin_pipeline(struct world *w, size_t pipeline, const struct sched *sched, size_t steps)
 {
-    w->replicas[replica].own = (uint32_t)(sched->microbatches / steps);
-    w->replicas[replica].has_rows |= replica == 0; /* all ranks of others know when their first one does */
+    w->pipelines[pipeline].own = (uint32_t)(sched->microbatches / steps);
+    w->pipelines[pipeline].has_rows |= pipeline == 0; /* all ranks of others know when their first one does */
 }
 
 /* Any number of steps that goes, of up to four adapters that take turns. */
@@ -127,7 +127,7 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
         ask_for_steps(w, &req);
     struct err err = {0};
     int rc = plan_compile(&w->plan, &req, &err);
-    begin_replica(w, 0, sched, req.steps ? req.steps : 1);
+    begin_pipeline(w, 0, sched, req.steps ? req.steps : 1);
     w->flushed = rc == -EDEADLK && req.adapter_of_step;
     if (w->flushed) { /* then at least all can take their steps side by side */
         for (uint32_t step = 0; step < req.steps; step++)
@@ -155,24 +155,39 @@ static struct sched *unlike_sched(struct world *w, size_t places, size_t stages,
     return fine;
 }
 
-/* Replicas with shares of their own, of one step or of several adapters' steps. */
+/* One of each of a replica's slices, all alike. */
+static void put_slices(struct world *w, struct plan_pipeline *to, struct sched *sched, size_t groups,
+                       size_t replica, size_t steps)
+{
+    for (size_t k = replica * w->slices; k < (replica + 1) * w->slices; k++) {
+        to[k] = (struct plan_pipeline){sched, groups};
+        begin_pipeline(w, k, sched, steps);
+        w->pipelines[k].has_rows |= sched->ranks > 1 && k; /* only its first rank takes them */
+    }
+}
+
+/* Replicas with shares of their own, and slices of these, of one step or of several adapters'
+ * steps. */
 static void compile_replicas(struct world *w, size_t microbatches)
 {
-    struct plan_replica replicas[MAX_REPLICAS];
+    struct plan_pipeline pipelines[MAX_PIPELINES];
     size_t parts[MAX_STAGES], taken = 0, first = 0;
-    const size_t n = 2 + below(w, MAX_REPLICAS - 1), places = 1 + below(w, (uint32_t)(MAX_RANKS / n)),
+    const size_t n = 1 + below(w, MAX_REPLICAS);
+    w->slices = n == 1 ? 2 + below(w, 2) : 1 + below(w, 2);
+    const size_t all = n * w->slices, places = 1 + below(w, (uint32_t)(MAX_RANKS / all)),
                  adapters = 1 + below(w, 2), m = n + (microbatches > n ? microbatches - n : 0),
                  per = m / adapters < n ? n : m / adapters, groups = n + below(w, (uint32_t)(per - n + 1));
     struct plan_request req = {.program = PROGRAM_TRAIN,
-                               .nreplicas = n,
-                               .replicas = replicas,
+                               .npipelines = all,
+                               .slices = w->slices,
+                               .pipelines = pipelines,
                                .groups = groups,
                                .parts = parts,
                                .steps = adapters,
                                .tied = adapters == 1 && below(w, 2),
                                .divided = below(w, 2)};
     const uint64_t rng = w->rng;
-    const size_t unlike = adapters == 1 && below(w, 2) ? 1 + below(w, 3) : 0; /* stages */
+    const size_t unlike = adapters == 1 && all == n && below(w, 2) ? 1 + below(w, 3) : 0; /* stages */
     for (size_t d = 0; d < n; d++) {
         const size_t left = groups - taken - (n - 1 - d),
                      own = d + 1 == n ? left : 1 + below(w, (uint32_t)left);
@@ -184,9 +199,7 @@ static void compile_replicas(struct world *w, size_t microbatches)
         const size_t most = unlike < MAX_RANKS / n ? unlike : MAX_RANKS / n,
                      own_places = 1 + below(w, (uint32_t)(most ? most : 1));
         sched = sched ? sched : unlike_sched(w, own_places, unlike, end - first);
-        replicas[d] = (struct plan_replica){sched, own};
-        begin_replica(w, d, sched, adapters);
-        w->replicas[d].has_rows |= sched->ranks > 1 && d; /* only its first rank takes them */
+        put_slices(w, pipelines, sched, own, d, adapters);
         taken += own;
         first = end;
     }
@@ -199,9 +212,9 @@ static void compile_replicas(struct world *w, size_t microbatches)
     if (plan_compile(&w->plan, &req, &err) < 0)
         fail_msg("seed %llu: %s", (unsigned long long)w->seed, err.text);
     for (size_t s = 0; s < w->plan->stages; s++)
-        w->lowest = parts[s] ? w->lowest : MAX_STAGES; /* who exchanges nothing waits for nobody */
+        w->lowest = parts[s] && n > 1 ? w->lowest : MAX_STAGES; /* who exchanges nothing waits for nobody */
     for (size_t d = 0; d < n; d++)
-        sched_free((struct sched *)replicas[d].sched);
+        sched_free((struct sched *)pipelines[d * w->slices].sched);
 }
 
 static void compile_other(struct world *w, size_t ranks, size_t microbatches)
@@ -254,7 +267,7 @@ static void list_messages(struct world *w, uint32_t to)
 
 static void world_init(struct world *w, uint64_t seed)
 {
-    *w = (struct world){.seed = seed, .rng = seed * 0xd1342543de82ef95u + 1, .in_order = true};
+    *w = (struct world){.seed = seed, .rng = seed * 0xd1342543de82ef95u + 1, .slices = 1, .in_order = true};
     size_t ranks = 1 + below(w, MAX_RANKS), microbatches = 1 + below(w, MAX_MB);
     if (below(w, 3) == 0)
         compile_replicas(w, microbatches);
@@ -265,7 +278,7 @@ static void world_init(struct world *w, uint64_t seed)
     ranks = w->plan->ranks;
     w->round = below(w, 1000);
     w->frugal = below(w, 2);
-    w->ahead = w->plan->replicas > 1 && below(w, 2);
+    w->ahead = w->plan->pipelines > 1 && below(w, 2);
     w->credits = !w->ahead && below(w, 4) ? w->plan->rank[0].credits : w->plan->rank[0].credits_fast;
     for (uint32_t r = 0; r < ranks; r++) {
         struct node *node = &w->nodes[r];
@@ -301,10 +314,13 @@ static void cut_somewhere(struct world *w)
 static bool step_node(struct world *w, struct node *node)
 {
     struct err err = {0};
-    if (node->failed)
+    const bool was_held = node->is_held;
+    if (node->failed || (was_held && !enter(node, exec_task(&node->exec))))
         return false;
-    int rc = w->ahead ? exec_ahead(&node->exec, &ops, node, &err) : 0;
+    int rc = w->ahead && !was_held ? exec_ahead(&node->exec, &ops, node, &err) : 0;
     const struct task *task = exec_task(&node->exec);
+    if (!rc && !was_held && task && gathers(w, task) && can_run(node, task) && !enter(node, task))
+        return true;
     rc = rc ? rc : exec_step(&node->exec, &ops, node, &err);
     if (rc == -EAGAIN) {
         require(w, node->exec.wait == EXEC_NEEDS || node->exec.wait == EXEC_NO_ROOM);

@@ -21,19 +21,23 @@ deputy_of() {
     other=$((5 - deputy))
     await_line "$(log_of "$deputy")" "job $1: this node keeps what it takes to go on with this job of n1" 20
 }
-# lost NAME: the head is off, between two of its steps. A busy machine may not have let it say of the last ones that they were made,
-# and what nobody has heard of is made again from the start: so it makes no more, and says what it has made.
+last_step() { sed -n 's/^{"step":\([0-9]*\),.*/\1/p' "$work/$1.log" | tail -n 1; }
+# lost NAME: the head's daemon stands still while its stage makes five more steps, which nobody hears of, and is then lost
 lost() {
     step_of "$1" 40
-    head_stage=$(stage_of 1)
-    kill -STOP "$head_stage"
-    for node in 1 1 "$deputy"; do
-        on $node jobs >"$work/out" || fail "jobs on n$node: $(cat "$work/out")"
-    done
-    stop_node 1 KILL
-    kill -KILL "$head_stage"
-    kill -KILL $job_process
+    kill -STOP "$(pid_of 1)"
+    step_of "$1" $(($(last_step "$1") + 5))
+    kill -KILL "$(pid_of 1)" $job_process
     await_end $job_process 10
+    stop_node 1 KILL
+    made=$(last_step "$1")
+}
+# goes_on NODE JOB: it does at most one of the steps again that were made
+goes_on() {
+    line="job $2: goes on behind step [0-9]+: its nodes have copies of it"
+    await_line "$(log_of "$1")" "$line" 60
+    behind=$(grep -oE "$line" "$(log_of "$1")" | sed 's/.*behind step \([0-9]*\).*/\1/' | tail -n 1)
+    [ $((made - behind)) -le 1 ] || fail "after step $made, which was made, the job goes on behind step $behind"
 }
 
 train undisturbed
@@ -75,11 +79,33 @@ deputy_of 3
 lost alone
 await_line "$(log_of "$deputy")" 'job 3: this job of n1 is job [0-9]+ of this node from now on' 60
 here=$(sed -n 's/.*job 3: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")
+goes_on "$deputy" "$here"
 await_line "$(log_of "$deputy")" "job $here: done" 60
-holds "what n$deputy said" "$(log_of "$deputy")" "job $here: goes on behind step [0-9]+: its nodes have copies of it"
 curve "$deputy" "$here" >"$work/alone.curve"
 same "the curve" "$work/undisturbed.curve" "$work/alone.curve"
 start_node 1
 await_line "$(log_of 1)" 'job 3: its result is in' 60
 on 1 attach 3 >"$work/home.out" 2>&1 || fail "the job at its old head: $(cat "$work/home.out")"
 same "the adapter" "$work/undisturbed/adapter_model.safetensors" "$work/alone/adapter_model.safetensors"
+
+# --- a run that may end early: its best adapter lies with the old head alone, so it is made again, and ends where it would have ---
+await_ring 1
+training="--iters 140 --seq-len 64 --lr 3e-2 --valid $tables --eval-every 10 --early-stop 12"
+train undisturbed_early
+await_end "$job_process" 120 || fail "undisturbed_early: $(cat "$work/undisturbed_early.err")"
+curve 1 "$(jq .id "$work/undisturbed_early.json")" >"$work/undisturbed.curve"
+train early --wait-for 1
+step_of early 2
+deputy_of 5
+lost early
+await_line "$(log_of "$deputy")" 'job 5: this job of n1 is job [0-9]+ of this node from now on' 60
+here=$(sed -n 's/.*job 5: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")
+await_line "$(log_of "$deputy")" "job $here: done" 60
+curve "$deputy" "$here" >"$work/early.curve"
+same "the curve" "$work/undisturbed.curve" "$work/early.curve"
+start_node 1
+await_line "$(log_of 1)" 'job 5: its result is in' 60
+on 1 attach 5 >"$work/home.out" 2>&1 || fail "the job at its old head: $(cat "$work/home.out")"
+for file in adapter_model.safetensors best/adapter_model.safetensors; do
+    same "$file" "$work/undisturbed_early/$file" "$work/early/$file"
+done

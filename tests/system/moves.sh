@@ -46,11 +46,12 @@ done_as_undisturbed ended
 holds "what the job said" "$work/ended.err" 'stops after its next step: node n3 is drained: its ringd is being ended'
 moved ended 1
 
-# Little of a CPU is left to one stage, until its layers have moved to the others.
+# Little of a CPU is left to one stage, until its layers have moved to the others: so little that a move also pays where a start
+# takes long.
 train throttled
 step_of throttled 5
 throttled_stage=$(stage_of 2)
-while kill -STOP "$throttled_stage" && sleep 0.1 && kill -CONT "$throttled_stage" && sleep 0.01; do :; done 2>/dev/null &
+while kill -STOP "$throttled_stage" && sleep 0.1 && kill -CONT "$throttled_stage" && sleep 0.001; do :; done 2>/dev/null &
 throttle=$!
 await_line "$work/throttled.err" 'is planned again on 3 nodes' 120
 kill $throttle

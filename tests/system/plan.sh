@@ -181,6 +181,23 @@ equal "what was kept of every node" "$(jq -c .plan.forecast.timed busy.json)" "[
 on 1 cancel "$(on 1 jobs --json | jq '[.jobs[] | select(.state == "running")][0].id')" >/dev/null || fail "the job cannot be cancelled"
 await_end "$job_process" 30
 
+# A config alone is enough for a plan, which is that of the whole folder, and for no job.
+mkdir bare
+cp "$data/cases/qwen3_next/model/config.json" bare
+echo '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}' >ids.jsonl
+for what in "train --data ids.jsonl --adapter-out out" "serve --name bare"; do
+    # shellcheck disable=SC2086
+    on 1 --json plan $what --model "$work/bare" >bare.json 2>bare.err || fail "plan $what of a config: $(cat bare.err)"
+    # shellcheck disable=SC2086
+    on 1 --json plan $what --model "$data/cases/qwen3_next/model" >whole.json 2>whole.err || fail "plan $what: $(cat whole.err)"
+    equal "the memory of a config's plan" "$(jq -c '.plan | [.first, .bytes]' bare.json)" "$(jq -c '.plan | [.first, .bytes]' whole.json)"
+    jq -e '.plan.forecast == null' bare.json >/dev/null || fail "what was not timed is foreseen: $(cat bare.json)"
+done
+on 1 plan serve --name bare --model "$work/bare" >bare.txt 2>&1 || fail "plan serve: $(cat bare.txt)"
+holds "where sizes are from" bare.txt 'has a config and no weights: sizes are computed from the config'
+! on 1 train --model "$work/bare" --data ids.jsonl --adapter-out out >bare.txt 2>&1 || fail "a config was trained"
+holds "what a job lacks" bare.txt 'has neither model.safetensors nor model.safetensors.index.json'
+
 # A node that cannot time anything is taken to be as fast as its threads say.
 stop_node 3
 from=$(next_line "$(log_of 1)")

@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: MIT
 #
 # Served models whose own layer behind the last guesses tokens, on a ring of three: the same answers as without, greedy and sampled, eight at
-# once, with a head on any node, and behind a stage that ended. One has latent attention, one linear layers and `mtp.*`. A model without such
-# a layer is refused.
+# once, with a head on any node, and behind a stage that ended. One has latent attention, one linear layers and `mtp.*`, one is a Qwen3.5 of
+# random weights, whose case has no such layer. A model without one is refused.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 . "$(dirname "$0")/../lib/endless.sh"
 
-# with_text NAME CASE: a case's random weights, and a tokenizer with as many tokens as it has
+# with_text NAME CASE [drawn]: a case's weights, or others that are drawn, and a tokenizer with as many tokens as it has
 with_text() {
     mkdir "$work/from-$1"
     for file in "$data/cases/$2"/model/*; do
-        ln -s "$(realpath "$file")" "$work/from-$1/"
+        [ $# = 3 ] || ln -s "$(realpath "$file")" "$work/from-$1/"
     done
     rm -f "$work/from-$1/config.v5.json"
+    if [ $# = 3 ]; then
+        cp "$data/cases/$2/model/config.json" "$work/from-$1/"
+        "$build/tests/system/lib/random_model" "$work/from-$1" || fail "no weights for $2"
+    fi
     cp "$llama/tokenizer_config.json" "$work/from-$1/"
     jq --argjson n "$(jq .vocab_size "$data/cases/$2/model/config.json")" \
         '.model.vocab |= with_entries(select(.value < $n)) | .model.merges = []' "$llama/tokenizer.json" >"$work/from-$1/tokenizer.json"
@@ -22,6 +26,7 @@ with_text() {
 }
 with_text latent deepseek_v3
 with_text linear qwen3_next
+with_text dense qwen3_5 drawn
 endless "$work/none" "$llama"
 start_ring
 
@@ -52,7 +57,7 @@ stops() {
     no_stages 1 2 3
 }
 
-for model in latent linear; do
+for model in latent linear dense; do
     say "$model: without"
     serves 1 $model --draft-max 0
     answers $model plain

@@ -58,6 +58,9 @@ both dpo --loss dpo
 both orpo --loss orpo --fine-tune-type full
 rows=ids.jsonl model=$cases/llama_tied_bf16/model
 both tied --fine-tune-type full --schedule zbv --micro-batch-size 2
+model=$cases/qwen3_moe/model
+both experts --micro-batch-size 2
+both all-experts --fine-tune-type full --micro-batch-size 2 --schedule zb-h1
 rows='' model=''
 
 say 'a run in two halves'
@@ -82,6 +85,10 @@ equal "what is kept" "$(jq -r .parallel kept.plan)" tp=2,pp=2
 shared kept 4 --iters 3 --dropout 0.1 --plan kept.plan
 alike lora-1 kept
 
+say 'a schedule that is found'
+shared found 4 --iters 3 --dropout 0.1 --schedule auto --micro-batch-size 1 --parallel tp=2,pp=2
+alike lora-1 found
+
 # refused SENTENCE ARGS...
 refused() {
     sentence=$1
@@ -89,10 +96,7 @@ refused() {
     limit 60 "$ringctl" local 2 --threads 1 train --model "$llama" --data "$tables" --adapter-out no --iters 1 "$@" >said 2>&1 && fail "not refused: $*"
     holds "what was said of $*" said "$sentence"
 }
-refused 'replicas .dp=D or pp=P.Q. and tp=T nodes that share a stage do not go together' --parallel tp=2,dp=2
-refused 'tp=T nodes that share a stage do not go together' --parallel tp=2,pp=1+1
 refused 'DoRA and --lora-init pissa are not trained where several nodes share a stage' --parallel tp=2 --dora
 refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa
 refused '--zero 1 divides moments among replicas' --parallel tp=2 --fine-tune-type full --zero 1
 refused 'takes 4 nodes \(2 stages, each shared by 2\), and 2 take part' --parallel tp=2,pp=2
-refused 'has experts, which several nodes cannot share yet while they train' --parallel tp=2 --model "$cases/qwen3_moe/model" --data "$work/ids.jsonl"

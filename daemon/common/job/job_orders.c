@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The half of job_plan.h about where stages lie, and in which order replicas work. Pure: any
+ * The half of job_plan.h about where stages lie, and in which order pipelines work. Pure: any
  * thread. */
 #include <errno.h>
 
@@ -9,17 +9,17 @@
 
 /* --- where stages lie ------------------------------------------------------------------------- */
 
-static const uint32_t *places_in(const struct job_plan *p, size_t replica)
+static const uint32_t *places_in(const struct job_plan *p, size_t pipeline)
 {
-    return replica && p->nothers ? p->others + (replica - 1) * p->stages : p->place;
+    return pipeline && p->nothers ? p->others + (pipeline - 1) * p->stages : p->place;
 }
 
-size_t job_plan_places_of(const struct job_plan *p, size_t replica)
+size_t job_plan_places_of(const struct job_plan *p, size_t pipeline)
 {
-    const uint32_t *place = places_in(p, replica);
+    const uint32_t *place = places_in(p, pipeline);
     size_t most = 0;
     if (!p->nothers)
-        return p->ranks / job_plan_replicas(p);
+        return p->ranks / job_plan_pipelines(p);
     for (size_t s = 0; s < p->stages; s++)
         most = place[s] > most ? place[s] : most;
     return most + 1;
@@ -27,24 +27,24 @@ size_t job_plan_places_of(const struct job_plan *p, size_t replica)
 
 struct plan_shape job_plan_shape(const struct job_plan *p)
 {
-    struct plan_shape shape = {.replicas = job_plan_replicas(p)};
-    for (size_t d = 0; d < shape.replicas; d++) {
+    struct plan_shape shape = {.pipelines = job_plan_pipelines(p)};
+    for (size_t d = 0; d < shape.pipelines; d++) {
         shape.first[d + 1] = shape.first[d] + job_plan_places_of(p, d);
         shape.place[d] = places_in(p, d);
     }
     return shape;
 }
 
-size_t job_plan_replica_of(const struct job_plan *p, size_t rank)
+size_t job_plan_pipeline_of(const struct job_plan *p, size_t rank)
 {
     const struct plan_shape shape = job_plan_shape(p);
-    return plan_shape_replica(&shape, rank);
+    return plan_shape_pipeline(&shape, rank);
 }
 
-uint32_t job_plan_rank_at(const struct job_plan *p, size_t replica, size_t stage)
+uint32_t job_plan_rank_at(const struct job_plan *p, size_t pipeline, size_t stage)
 {
     const struct plan_shape shape = job_plan_shape(p);
-    return plan_shape_stage(&shape, replica, stage);
+    return plan_shape_stage(&shape, pipeline, stage);
 }
 
 uint32_t job_plan_place_of(const struct job_plan *p, size_t rank)
@@ -64,9 +64,9 @@ uint32_t job_plan_talks(const struct job_plan *p, size_t rank)
 
 /* --- schedules -------------------------------------------------------------------------------- */
 
-struct sched_request job_plan_schedule(const struct job_plan *p, size_t replica, size_t microbatches)
+struct sched_request job_plan_schedule(const struct job_plan *p, size_t pipeline, size_t microbatches)
 {
-    const size_t places = job_plan_places_of(p, replica);
+    const size_t places = job_plan_places_of(p, pipeline);
     return (struct sched_request){.name = p->schedule,
                                   .text = p->order,
                                   .ranks = places,
@@ -78,9 +78,9 @@ struct sched_request job_plan_schedule(const struct job_plan *p, size_t replica,
 
 /* What is known of stages and ranks is of the plan: an order with more of them would be read too
  * far. */
-static int check_order(const struct job_plan *p, size_t replica, const struct sched *sched, struct err *err)
+static int check_order(const struct job_plan *p, size_t pipeline, const struct sched *sched, struct err *err)
 {
-    const size_t places = job_plan_places_of(p, replica), stages = p->nothers ? places : p->stages;
+    const size_t places = job_plan_places_of(p, pipeline), stages = p->nothers ? places : p->stages;
     if (sched->ranks == places && sched->stages == stages)
         return 0;
     return err_set(err, -EBADMSG,
@@ -90,15 +90,15 @@ static int check_order(const struct job_plan *p, size_t replica, const struct sc
 }
 
 /* With the plan's stages; where ranks of unlike replicas have several, as parts of one. */
-static int make_order(struct sched **ret, const struct job_plan *p, size_t replica, size_t microbatches,
+static int make_order(struct sched **ret, const struct job_plan *p, size_t pipeline, size_t microbatches,
                       struct err *err)
 {
-    const struct sched_request want = job_plan_schedule(p, replica, microbatches);
+    const struct sched_request want = job_plan_schedule(p, pipeline, microbatches);
     struct sched *coarse = NULL;
     int e = sched_make(&coarse, &want, err);
-    e = e ? e : check_order(p, replica, coarse, err);
+    e = e ? e : check_order(p, pipeline, coarse, err);
     if (!e && p->nothers)
-        e = sched_refine(ret, coarse, p->stages, places_in(p, replica), err);
+        e = sched_refine(ret, coarse, p->stages, places_in(p, pipeline), err);
     else if (!e)
         *ret = coarse;
     if (e || p->nothers)
@@ -118,10 +118,12 @@ int job_orders_make(struct job_orders *ret, const struct job_plan *p, size_t mic
 {
     int e = 0;
     *ret = (struct job_orders){.sched = {NULL}};
-    for (size_t d = 0; d < job_plan_replicas(p) && !e; d++) {
-        const size_t own = p->replicas ? steps * own_microbatches(p, d, microbatches / steps) : microbatches;
-        e = make_order(&ret->sched[d], p, d, own, err);
-        ret->replica[d] = (struct plan_replica){ret->sched[d], p->share[d]};
+    for (size_t k = 0; k < job_plan_pipelines(p) && !e; k++) {
+        const size_t replica = k / job_plan_slices(p),
+                     own = p->replicas ? steps * own_microbatches(p, replica, microbatches / steps)
+                                       : microbatches;
+        e = make_order(&ret->sched[k], p, k, own, err);
+        ret->pipeline[k] = (struct plan_pipeline){ret->sched[k], p->share[replica]};
     }
     if (e)
         job_orders_done(ret);
@@ -131,16 +133,16 @@ int job_orders_make(struct job_orders *ret, const struct job_plan *p, size_t mic
 void job_orders_share(struct job_orders *ret, const struct job_plan *p)
 {
     *ret = (struct job_orders){.sched = {NULL}};
-    for (size_t d = 0; d < job_plan_replicas(p); d++)
-        ret->replica[d].groups = p->share[d];
+    for (size_t k = 0; k < job_plan_pipelines(p); k++)
+        ret->pipeline[k].groups = p->share[k / job_plan_slices(p)];
 }
 
 void job_orders_request(struct plan_request *ret, const struct job_orders *orders, const struct job_plan *p)
 {
     ret->ranks = p->ranks;
     ret->sched = orders->sched[0];
-    ret->nreplicas = job_plan_replicas(p);
-    ret->replicas = ret->nreplicas > 1 ? orders->replica : NULL;
+    ret->npipelines = job_plan_pipelines(p);
+    ret->pipelines = ret->npipelines > 1 ? orders->pipeline : NULL;
     ret->slices = p->slices;
     ret->groups = job_plan_groups(p);
     ret->parts = p->parts;

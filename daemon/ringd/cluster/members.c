@@ -96,13 +96,13 @@ json_t *member_encode(const struct member *who)
     json_t *stages = json_array();
     for (size_t i = 0; i < who->nstages; i++)
         json_array_append_new(stages, stage_encode(&who->stages[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:s s:I s:o}", "id",
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:s s:I s:o s:s}", "id",
                      id_json(who->id), "name", who->name, "version", who->version, "boot",
                      (json_int_t)who->boot, "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores,
                      "threads", (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
                      "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
                      "cables", cables, "ring", who->ring, "drained", who->drained, "jobs",
-                     (json_int_t)who->jobs, "stages", stages);
+                     (json_int_t)who->jobs, "stages", stages, "kernels", who->kernels);
 }
 
 static bool same_links(const struct member *a, const struct member *b)
@@ -277,13 +277,15 @@ int member_decode(struct member *ret, const json_t *record)
     struct member m = {0};
     const char *id, *name, *version, *ring, *drained;
     json_t *links;
+    const json_t *kernels = json_object_get(record, "kernels"); /* an earlier version does not say it */
     json_int_t boot, seq, cores, threads, total, available, jobs;
     if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:s s:I}", "id", &id,
                     "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores,
                     "threads", &threads, "memory_total", &total, "memory_available", &available, "links",
                     &links, "ring", &ring, "drained", &drained, "jobs", &jobs))
         return -EBADMSG;
-    if (id_parse(m.id, id) || !json_is_array(links) || json_array_size(links) > RING_MAX_NODES)
+    if (id_parse(m.id, id) || (kernels && !json_is_string(kernels)) || !json_is_array(links) ||
+        json_array_size(links) > RING_MAX_NODES)
         return -EBADMSG;
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
@@ -297,6 +299,7 @@ int member_decode(struct member *ret, const json_t *record)
     wire_copy_text(m.name, sizeof m.name, name);
     wire_copy_text(m.version, sizeof m.version, version);
     wire_copy_text(m.drained, sizeof m.drained, drained);
+    wire_copy_text(m.kernels, sizeof m.kernels, kernels ? json_string_value(kernels) : "");
     m.boot = (uint64_t)boot;
     m.seq = (uint64_t)seq;
     m.cores = (unsigned)cores;

@@ -57,6 +57,7 @@ struct member {
     char name[64], version[32];
     uint64_t boot, seq;
     unsigned cores, threads;
+    char kernels[16]; /* what it computes with, as num_isa; "" = an earlier version does not say */
     uint64_t memory_total, memory_available;
     size_t nlinks;
     struct member_link links[RING_MAX_NODES];

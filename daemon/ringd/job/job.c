@@ -89,6 +89,7 @@ void job_reset(struct job *job)
                         .log_from = job->log_from,
                         .log_step = job->log_step,
                         .log_lost = job->log_lost,
+                        .is_log_lost = job->is_log_lost,
                         .is_spared = job->is_spared,
                         .lent = job->lent,
                         .shortage = job->shortage,
@@ -130,22 +131,30 @@ void job_said(struct job *job, const char *kind, const char *adapter, uint64_t s
     json_object_set_new(json_object_get(said, kind), adapter, json_integer((json_int_t)step));
 }
 
-/* The last step that every adapter has said. */
-static uint64_t said_by_all(const struct job *job)
-{
-    const json_t *steps = json_object_get(job->said, "step"), *step;
-    uint64_t least = json_object_size(steps) == job->plan->shared.nmore + 1 ? UINT64_MAX : 0;
-    const char *adapter;
-    json_object_foreach ((json_t *)steps, adapter, step) {
-        const uint64_t n = (uint64_t)json_integer_value(step);
-        least = n < least ? n : least;
-    }
-    return least;
-}
-
 static uint64_t whole(const json_t *o, const char *key)
 {
     return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+bool job_has_said(const struct job *job, const char *kind, const char *adapter, uint64_t step)
+{
+    const json_t *of = json_object_get(job->said, kind);
+    return json_is_integer(json_object_get(of, adapter)) && whole(of, adapter) >= step;
+}
+
+uint64_t job_said_by_all(const struct job *job)
+{
+    const json_t *steps = json_object_get(job->said, "step"),
+                 *left_out = json_object_get(job->said, "skipped");
+    uint64_t least = json_object_size(steps) == job->plan->shared.nmore + 1 ? UINT64_MAX : 0;
+    const char *adapter;
+    json_t *step;
+    json_object_foreach ((json_t *)(uintptr_t)steps, adapter, step) {
+        const uint64_t made = whole(steps, adapter), left = whole(left_out, adapter),
+                       n = made > left ? made : left;
+        least = n < least ? n : least;
+    }
+    return least;
 }
 
 /* Of one adapter: [{"step", "so_far"}, …], each in force until the next. The last step for which
@@ -179,7 +188,7 @@ static uint64_t decided_by_all(const struct job *job)
 
 void job_choose_copies(struct job *job)
 {
-    const uint64_t said = said_by_all(job), known = decided_by_all(job);
+    const uint64_t said = job_said_by_all(job), known = decided_by_all(job);
     const uint64_t most = said < known ? said : known;
     json_decref(job->restore);
     job->restore = copies_choose(job->copies, &job->plan->shared, most);
@@ -251,11 +260,12 @@ struct takeover job_takeover(const struct job *job)
 json_t *job_encode_open(const struct job *job, size_t rank)
 {
     const struct takeover taken = job_takeover(job);
-    return json_pack("{s:s s:I s:I s:I s:o s:o s:o* s:o*}", "kind", "job-open", "job", (json_int_t)job->id,
-                     "attempt", (json_int_t)job->attempt, "rank", (json_int_t)rank, "plan",
-                     job_plan_encode(&job->plan->shared), "nodes", placed_plan_nodes(job->plan), "origin",
-                     job->origin.job ? origin_encode(&job->origin) : NULL, "taken",
-                     job->taken.from.job ? takeover_encode(&taken) : NULL);
+    return json_pack("{s:s s:I s:I s:I s:o s:o s:o* s:o* s:I}", "kind", "job-open", "job",
+                     (json_int_t)job->id, "attempt", (json_int_t)job->attempt, "rank", (json_int_t)rank,
+                     "plan", job_plan_encode(&job->plan->shared), "nodes", placed_plan_nodes(job->plan),
+                     "origin", job->origin.job ? origin_encode(&job->origin) : NULL, "taken",
+                     job->taken.from.job ? takeover_encode(&taken) : NULL, "said",
+                     (json_int_t)job_said_by_all(job));
 }
 
 bool job_is_again(const struct job *job)

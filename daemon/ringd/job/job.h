@@ -101,6 +101,7 @@ struct job {
     uint64_t log_from; /* bytes of --log, at that save or before this job: so much is not looked at again */
     uint64_t log_step; /* until which step they have all lines of this job */
     uint64_t log_lost; /* step of --log until which lines may be missing that no save covers */
+    bool is_log_lost;  /* a machine took such lines with it: so it did of what others know beyond */
     bool is_spared;    /* memory ran out once: from then on every layer is recomputed */
     json_t *lent; /* owned: files of an earlier life's loan that are closed now (loan_about); NULL: none */
     bool wants_files; /* the daemon cannot open them by itself: its client hands them in, or it waits */
@@ -145,6 +146,10 @@ size_t job_first_waited(const struct job *job, size_t *ret_left);
 void job_waits_for(const struct job *job, char *text, size_t size);
 /* It has said events of that kind up to that step; adapter: "" where there is one. */
 void job_said(struct job *job, const char *kind, const char *adapter, uint64_t step);
+/* Has it? */
+bool job_has_said(const struct job *job, const char *kind, const char *adapter, uint64_t step);
+/* The last step that all of its adapters have said, or have said to leave out. It has a plan. */
+uint64_t job_said_by_all(const struct job *job);
 /* The event "logged", which may be NULL: so much of --log is on the disk. */
 void job_logged(struct job *job, const json_t *event);
 /* job->restore: the newest copies that its ranks have, but none of a step that one of its adapters

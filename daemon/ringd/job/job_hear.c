@@ -143,35 +143,47 @@ static uint64_t step_of(const json_t *event)
     return (uint64_t)json_integer_value(json_object_get(event, "step"));
 }
 
+/* Lines of the history that a stage does not say again. */
+static bool is_said_once(const char *kind)
+{
+    return !strcmp(kind, "step") || !strcmp(kind, "valid") || !strcmp(kind, "sample") ||
+           !strcmp(kind, "skipped");
+}
+
+static const char *adapter_of(const json_t *event)
+{
+    const char *adapter = json_string_value(json_object_get(event, "adapter"));
+    return adapter ? adapter : "";
+}
+
 /* How far the job has come in what it says, for a stage that does some of it again. */
 static void keep_said(struct job *job, const char *kind, const json_t *event)
 {
-    const char *adapter = json_string_value(json_object_get(event, "adapter"));
-    job_said(job, kind, adapter ? adapter : "", step_of(event));
+    job_said(job, kind, adapter_of(event), step_of(event));
 }
 
 /* What the run decided after a step, for a stage that goes on from copies in memory: these are of
  * one of the last steps. */
 static void keep_so_far(struct job *job, const json_t *event)
 {
-    const char *name = json_string_value(json_object_get(event, "adapter"));
-    const json_int_t step = json_integer_value(json_object_get(event, "step"));
+    const char *name = adapter_of(event);
+    const uint64_t step = step_of(event);
     if (!job->said)
         job->said = json_object();
     if (!json_object_get(job->said, "so-far"))
         json_object_set_new(job->said, "so-far", json_object());
-    json_t *of = json_object_get(job->said, "so-far"), *list = json_object_get(of, name ? name : "");
+    json_t *of = json_object_get(job->said, "so-far"), *list = json_object_get(of, name);
     if (!list) {
         list = json_array();
-        json_object_set_new(of, name ? name : "", list);
+        json_object_set_new(of, name, list);
     }
     size_t n = json_array_size(list);
-    while (n && json_integer_value(json_object_get(json_array_get(list, n - 1), "step")) >= step)
+    while (n && step_of(json_array_get(list, n - 1)) >= step)
         json_array_remove(list, --n); /* of a run before, which did this step as well */
     if (n == SO_FAR_MAX)
         json_array_remove(list, 0);
-    json_array_append_new(list,
-                          json_pack("{s:I s:O*}", "step", step, "so_far", json_object_get(event, "so_far")));
+    json_array_append_new(
+        list, json_pack("{s:I s:O*}", "step", (json_int_t)step, "so_far", json_object_get(event, "so_far")));
 }
 
 /* Said once when saving begins to fail, and once when it works again. */
@@ -331,8 +343,7 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
         json_object_set_new(event, "node", json_string(job_nodes(job)->name[rank]));
     if (!strcmp(kind, "coming"))
         hear_coming(job, rank, event);
-    if (!strcmp(kind, "step") || !strcmp(kind, "valid") || !strcmp(kind, "sample") ||
-        !strcmp(kind, "skipped"))
+    if (is_said_once(kind))
         keep_said(job, kind, event);
     if (!strcmp(kind, "saved") || !strcmp(kind, "save-delayed"))
         on_saving(l, job, !strcmp(kind, "saved"), event);
@@ -349,7 +360,7 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     job_progress(job, clock_now());
     if (job->type == JOB_SERVE)
         hear_served(job, kind, event);
-    if (!strcmp(kind, "step") || !strcmp(kind, "token"))
+    if (job->state == JOB_RUNNING && (!strcmp(kind, "step") || !strcmp(kind, "token")))
         job_mark(job, &job->start.first_result, job->progressed);
     if (!strcmp(kind, "token") && !is_again)
         job->tokens++;
@@ -361,6 +372,62 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
         job->has_loss = json_is_number(json_object_get(event, "loss"));
     }
     job_log_publish(l, job, kind, event);
+}
+
+/* --- what a head has missed ------------------------------------------------------------------- */
+
+/* Has it heard all that came before those lines? */
+static bool follows(const struct job *job, const json_t *before)
+{
+    const char *kind, *adapter;
+    json_t *of, *step;
+    json_object_foreach ((json_t *)(uintptr_t)before, kind, of)
+        json_object_foreach (of, adapter, step)
+            if (json_is_integer(step) &&
+                !job_has_said(job, kind, adapter, (uint64_t)json_integer_value(step)))
+                return false;
+    return true;
+}
+
+/* One that was said later counts, and this one is older. */
+static bool is_decided(const struct job *job, const json_t *so_far)
+{
+    const json_t *list = json_object_get(json_object_get(job->said, "so-far"), adapter_of(so_far));
+    const size_t n = json_array_size(list);
+    return n && step_of(json_array_get(list, n - 1)) >= step_of(so_far);
+}
+
+static bool is_missed(const struct job *job, const json_t *line)
+{
+    const char *kind = json_string_value(json_object_get(line, "ev"));
+    return kind && (strcmp(kind, "so-far")
+                        ? is_said_once(kind) && !job_has_said(job, kind, adapter_of(line), step_of(line))
+                        : !is_decided(job, line));
+}
+
+void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
+                    const json_t *told)
+{
+    const json_t *before = json_object_get(told, "before");
+    const char *adapter;
+    json_t *line;
+    const uint64_t step = job->step;
+    size_t i;
+    if (job->type != JOB_TRAIN || !json_is_object(before) || !follows(job, before))
+        return;
+    json_object_foreach (json_object_get(before, "so-far"), adapter, line)
+        if (!is_decided(job, line))
+            keep_so_far(job, line);
+    json_array_foreach (json_object_get(told, "lines"), i, line) {
+        json_t *body = json_pack("{s:O}", "event", line);
+        if (is_missed(job, line))
+            job_hear_event(l, metrics, job, 0, body);
+        json_decref(body);
+    }
+    job->log_lost = job->is_log_lost && job->step > step ? job->step : job->log_lost;
+    if (job->step > step)
+        job_log_note(l, job, "node %s knows what was said of steps %llu to %llu", job_nodes(job)->name[rank],
+                     (unsigned long long)step + 1, (unsigned long long)job->step);
 }
 
 void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body)

@@ -36,6 +36,10 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
 /* False: the event is none. An answer of a conversation, after which more may be said: it is the
  * result until the next one comes. */
 bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
+/* "lines" of a rank that is ready: what rank 0 said in an attempt before, as that node has it
+ * (survive/line_log.h). What this head has not heard it hears now, if nothing is missing before. */
+void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
+                    const json_t *told);
 /* The way to the rank `to` goes through another node now, or is direct again. */
 void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
 

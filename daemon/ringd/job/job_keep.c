@@ -168,8 +168,8 @@ static void history_read(struct job *job, const json_t *entry)
     char machine[MACHINE_SIZE], before[MACHINE_SIZE];
     machine_life(machine);
     text_read(before, sizeof before, json_object_get(entry, "life"), "machine");
-    if (job->asked.log && strcmp(machine, before) != 0)
-        job->log_lost = job->step;
+    job->is_log_lost = job->asked.log && strcmp(machine, before) != 0;
+    job->log_lost = job->is_log_lost ? job->step : 0;
 }
 
 int job_keep_read(struct job **ret, const json_t *entry, struct err *err)

@@ -199,6 +199,7 @@ static void on_ready(struct job_life *l, size_t rank, const json_t *body)
         life_fail(l, "node %s: %s", job_nodes(job)->name[rank], err.text);
         return;
     }
+    job_hear_lines(l->setup.log, l->setup.metrics, job, rank, json_object_get(body, "lines"));
     if (job_opened_as_planned(job, rank, json_object_get(body, "layers"), &err)) {
         life_fail(l, "%s", err.text);
         return;

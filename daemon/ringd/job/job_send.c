@@ -35,8 +35,9 @@ void job_send_all(const struct job_post *post, const struct job *job, const char
 void job_send_run(const struct job_post *post, const struct job *job, size_t rank)
 {
     send_or_log(post, job, rank, "job-run",
-                json_pack("{s:s s:I s:I s:O*}", "kind", "job-run", "job", (json_int_t)job->id, "attempt",
-                          (json_int_t)job->attempt, "restore", rank ? NULL : job->restore));
+                json_pack("{s:s s:I s:I s:O* s:O*}", "kind", "job-run", "job", (json_int_t)job->id, "attempt",
+                          (json_int_t)job->attempt, "restore", rank ? NULL : job->restore, "said",
+                          rank ? NULL : job->said));
 }
 
 void job_send_open(const struct job_post *post, const struct job *job, size_t rank)

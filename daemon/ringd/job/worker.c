@@ -190,6 +190,10 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         held_files_whole(&w->held);
         return;
     }
+    if (!strcmp(kind, "lines")) { /* so do these: of the last steps there are copies */
+        line_log_add(&w->lines, event);
+        return;
+    }
     if (w->state == WORKER_ENDING || w->state == WORKER_IDLE)
         return;
     if (w->state == WORKER_RUNNING && !w->rank && w->setup.served &&
@@ -446,6 +450,7 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
     w->reported = false;
     w->holders = json_incref(json_object_get(body, "holders"));
     w->parts = json_is_true(json_object_get(body, "parts"));
+    w->said = (uint64_t)json_integer_value(json_object_get(body, "said"));
     w->state = WORKER_OPENING;
     if (read_open(w, body, rank, &err)) {
         worker_fail(w, err.text);
@@ -516,7 +521,8 @@ void worker_take_run(struct worker *w, const json_t *body)
     w->state = WORKER_RUNNING;
     if (w->trains)
         held_files_run(&w->held);
-    worker_say(w, json_pack("{s:s s:O*}", "do", "run", "restore", json_object_get(body, "restore")));
+    worker_say(w, json_pack("{s:s s:O* s:O*}", "do", "run", "restore", json_object_get(body, "restore"),
+                            "said", json_object_get(body, "said")));
     if (w->ranks > 1)
         worker_cut_lanes(w);
 }
@@ -565,6 +571,7 @@ void worker_free(struct worker *w)
     lane_counts_free(w->counts);
     spawn_free(w->stage);
     held_files_drop(&w->held);
+    line_log_clear(&w->lines);
     worker_forget_noting(w);
     timer_free(w->release);
     timer_free(w->rest_over);

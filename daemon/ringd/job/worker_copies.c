@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files that a stage process leaves copies in, in memory and on the disk. */
+ * The files that a stage process leaves copies in, in memory and on the disk, and the lines of rank
+ * 0 that belong to them. */
 #include "daemon/ringd/job/worker_impl.h"
 
 #include <string.h>
@@ -18,6 +19,8 @@ int worker_give_files(struct worker *w)
     int before[HELD_DISK_MAX], disk;
     if (!w->trains)
         return 0;
+    if (!held_files_are_of(&w->held, w->origin.head, w->origin.job, w->submitted))
+        line_log_clear(&w->lines);
     const size_t n = held_disk_begin(w->setup.held_disk, w->origin.head, w->origin.job, before, &disk);
     int r = held_files_begin(&w->held, w->origin.head, w->origin.job, w->submitted);
     for (size_t i = 0; i < n && !r; i++)
@@ -37,8 +40,10 @@ void worker_kept(struct worker *w, const json_t *event)
 
 void worker_drop_memory(struct worker *w, const uint8_t head[16], uint64_t job)
 {
-    if (!memcmp(w->held.head, head, 16) && job == w->held.job)
-        held_files_drop(&w->held);
+    if (memcmp(w->held.head, head, 16) != 0 || job != w->held.job)
+        return;
+    held_files_drop(&w->held);
+    line_log_clear(&w->lines);
 }
 
 void worker_drop_copies(struct worker *w)
@@ -50,6 +55,7 @@ void worker_drop_copies(struct worker *w)
 void worker_drop_kept(struct worker *w)
 {
     held_files_drop(&w->held);
+    line_log_clear(&w->lines);
     if (w->state == WORKER_IDLE && w->trains)
         worker_drop_stage(w);
 }

@@ -14,6 +14,7 @@
 #include "daemon/ringd/job/deputy/origin.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/survive/held_files.h"
+#include "daemon/ringd/job/survive/line_log.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/job/worker.h"
 #include "net/ring.h"
@@ -82,6 +83,8 @@ struct worker {
     uint64_t own_bytes;              /* of memory that is no file's, as the stage says */
     uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
     struct held_files held;          /* of the job that had a stage here last */
+    struct line_log lines;           /* of the same job */
+    uint64_t said;                   /* the last step that the head knows of, without these */
     bool trains;                     /* the job does */
     bool has_company;                /* other jobs are at work here when it is planned: nothing is timed */
     enum job_class class;

@@ -64,7 +64,7 @@ static struct sched_cost slowest_cost(const struct decode_forecast *o, size_t st
 {
     const struct job_plan *p = &o->h->plan;
     struct sched_cost most = {0};
-    for (size_t d = 0; d < job_plan_replicas(p); d++) {
+    for (size_t d = 0; d < job_plan_pipelines(p); d++) {
         const struct sched_cost c = cost_table_cost(o->timed, job_plan_rank_at(p, d, stage), at);
         most.f = fmax(most.f, c.f);
         most.r = fmax(most.r, c.r);
@@ -159,7 +159,7 @@ static json_t *caches(const struct head *h, struct err *err)
         size_t sum = 0;
         for (size_t s = 0; s < h->plan.stages; s++) {
             const struct stage_spec spec =
-                job_plan_stage(&h->plan, &h->config, s, job_plan_replica_of(&h->plan, r));
+                job_plan_stage(&h->plan, &h->config, s, job_plan_pipeline_of(&h->plan, r));
             struct stage_bytes bytes = {0};
             if (job_plan_is_at(&h->plan, s, r) && !stage_measure(&bytes, &spec, err))
                 sum += bytes.kv;

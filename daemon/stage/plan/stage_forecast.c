@@ -67,7 +67,7 @@ json_t *forecast_of(const struct search *s, const struct planner_found *f)
     json_t *costs = json_array(), *timed = json_array();
     const size_t steps = s->h->nadapters * f->turns;
     for (size_t r = 0; r < s->h->plan.ranks; r++) {
-        const size_t at = job_plan_replicas(&s->h->plan) > 1 ? r : planner_node(f, s->layout.places, r),
+        const size_t at = job_plan_pipelines(&s->h->plan) > 1 ? r : planner_node(f, s->layout.places, r),
                      node = s->layout.node[at];
         json_array_append_new(timed, json_boolean(!r || s->timed->node[node].any));
     }

@@ -40,6 +40,15 @@ void head_say_positions(struct head *h, size_t n, const char *what)
         what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
 }
 
+void head_take_said(struct head *h, const json_t *said)
+{
+    if (!said)
+        return;
+    json_decref(h->said);
+    h->said = json_deep_copy(said);
+    h->spec.said = h->said;
+}
+
 bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step)
 {
     const json_t *until = json_object_get(json_object_get(h->spec.said, kind), h->adapters[adapter].name);
@@ -407,6 +416,21 @@ static int check_compute(const struct head *h, struct err *err)
                           p->model, dtype_name(h->config.dtype));
 }
 
+/* A plan that is only asked for needs the config alone: shapes and types follow from it. */
+static int plan_files(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (h->spec.random_init)
+        return 0;
+    h->planning.is_bare = h->spec.dry_run && !st_dir_lists(p->model);
+    if (!h->planning.is_bare)
+        return config_fingerprint(p->fingerprint, p->model, err);
+    stage_say(h->events,
+              "%s has a config and no weights: sizes are computed from the config, and nothing is timed",
+              p->model);
+    return 0;
+}
+
 static int plan_model(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -427,7 +451,7 @@ static int plan_model(struct head *h, struct err *err)
         return r;
     p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;
-    return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
+    return plan_files(h, err);
 }
 
 /* The job as each of its adapters has it. */
@@ -522,6 +546,7 @@ void head_done(struct head *h)
     st_close(h->planning.heads);
     json_decref(h->planning.nodes);
     json_decref(h->json);
+    json_decref(h->said);
     chat_inbox_done(&h->inbox);
     ask_inbox_done(&h->asks);
 }

@@ -47,6 +47,7 @@ struct head_planning {
     bool has_layout;      /* and all that --parallel auto looks for */
     bool wants_speed;     /* what a generation takes is foreseen, to choose a plan by it */
     bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
+    bool is_bare;         /* the model is a config alone: nothing of it can be timed, and nothing run */
     size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */
     char lacks_at[33];    /* id of the node that lacks them */
     json_t *forecast;     /* owned: what a step will take, or NULL */
@@ -55,6 +56,7 @@ struct head_planning {
         travel_lacks; /* owned: [ranks · (layers + 2)] bytes of each unit that a rank's node lacks; NULL: none */
     struct st *heads;     /* owned: of a model with a name, while it is planned; or NULL */
     size_t travel_spared; /* so many bytes need not travel, for the split was chosen by that */
+    char kernels[64];     /* what the CPUs of its nodes compute with, each once: "avx2+neon" */
     json_t *pace; /* owned: what costs and speeds the layers were shared out by, or NULL: as the user said */
 };
 
@@ -84,6 +86,7 @@ struct head {
     uint32_t *
         held_by; /* owned: the rank that holds a copy of each unit, after held_step; NULL: no job was interrupted */
     uint64_t held_step;
+    json_t *said; /* owned: what spec.said points to, if more was said than the plan was made with; NULL */
     struct so_far so_far; /* owned: of a generation that goes on, what was read and generated before */
     /* Changes while the job runs. */
     bool said_positions; /* that something is longer than the model was made for */
@@ -102,9 +105,9 @@ void head_done(struct head *h);
 /* As new, but for the tokenizer and the rows that it has read: the next plan is of the same job. */
 void head_rest(struct head *h);
 
-/* nodes: [{"id","name","speed","slowness","memory","mbps","mapped"}, …] in ring order, the head's
- * first; `mapped` is what stages of other jobs map there: [{"job","weights","units"}, …], with the
- * key of mapped.h and runs of units, first one and the one after the last in turns.
+/* nodes: [{"id","name","kernels","speed","slowness","memory","mbps","mapped"}, …] in ring order,
+ * the head's first; `mapped` is what stages of other jobs map there: [{"job","weights","units"},
+ * …], with the key of mapped.h and runs of units, first one and the one after the last in turns.
  * Fills head->plan; a refusal is a sentence that says what to change. Takes a reference to
  * `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
@@ -133,11 +136,16 @@ int head_plan_tunes(struct head *h, struct err *err);
 #define HEAD_SO_FAR "so_far"
 /* And how many rows a microbatch had. */
 #define HEAD_MICRO_BATCH "micro_batch_size"
+/* And what the CPUs of its nodes computed with. */
+#define HEAD_KERNELS "kernels"
 /* Where nobody says how many rows a microbatch has, a run that is resumed goes on with as many as
  * it began with, whatever --parallel auto would choose. */
 void head_keep_cut(struct head *h);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
+/* spec.said from now on, copied: other nodes may have had lines that the daemon did not know when
+ * it asked for the plan. NULL: it is as it was. */
+void head_take_said(struct head *h, const json_t *said);
 /* Does the daemon have this event of a step already? A job that begins again after a loss says
  * nothing twice. */
 bool head_was_said(const struct head *h, const char *kind, size_t adapter, uint64_t step);

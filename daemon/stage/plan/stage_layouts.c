@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_search.h"
 #include "daemon/stage/plan/stage_search_impl.h"
 #include "daemon/stage/plan/stage_sharing.h"
@@ -21,6 +22,7 @@ static struct parallel_request request_of(const struct layouts *l)
 {
     struct parallel_request req = search_request(&l->s);
     req.sharing = &l->sharing->ask;
+    req.apart = alike_left_out(l->s.h, PLAN_MAX_REPLICAS);
     return req;
 }
 

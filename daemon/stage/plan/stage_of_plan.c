@@ -26,8 +26,9 @@ size_t job_plan_logit_rows(const struct job_plan *p)
 }
 
 struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage,
-                                 size_t replica)
+                                 size_t pipeline)
 {
+    const size_t replica = pipeline / job_plan_slices(p);
     return (struct stage_spec){
         .model_dir = p->model,
         .config = *config,
@@ -53,7 +54,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,
-        .slice = job_plan_slice(p, replica),
+        .slice = job_plan_slice(p, pipeline),
         .weight_bits = p->weight_bits,
         .kv = p->kv,
         .kv_blocks = p->kv_blocks,

@@ -2,10 +2,13 @@
 #include "daemon/stage/plan/stage_replicas.h"
 
 #include <errno.h>
+#include <stdio.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 #include "daemon/stage/stage_nodes.h"
 #include "engine/model/param_piece.h"
+#include "engine/num/zero_blocks.h"
 #include "engine/pipe/parallel_layout.h"
 
 /* Of an adapter the sums take next to no memory; of all weights each buffer is as large as the
@@ -22,9 +25,9 @@ size_t replicas_groups(const struct head *h, size_t m)
 /* --- how many --------------------------------------------------------------------------------- */
 
 /* A job that has lost a node goes on with fewer replicas: its bits are the same. */
-static size_t fewer(const struct head *h, size_t replicas, size_t places)
+static size_t fewer(const struct head *h, size_t nodes, size_t replicas, size_t places)
 {
-    const size_t fit = h->plan.ranks / places;
+    const size_t fit = nodes / places;
     return h->spec.said && fit && fit < replicas ? fit : replicas;
 }
 
@@ -37,26 +40,34 @@ static int check_lines(const struct job_spec *s, size_t lines, size_t places, st
                          s->schedule, lines);
 }
 
+static void take_replicas(struct head *h, size_t replicas)
+{
+    h->plan.replicas = replicas > 1 ? replicas : 0;
+    h->plan.divided = h->plan.replicas && h->spec.zero;
+    h->plan.copies = h->plan.copies && !h->plan.divided;
+}
+
 int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
-    size_t replicas = s->replicas ? s->replicas : 1;
+    size_t replicas = s->replicas ? s->replicas : 1, n = alike_nodes(h, replicas);
     size_t places = s->places ? s->places : lines ? lines : n / replicas;
     int r = check_lines(s, lines, places, err);
     if (r)
         return r;
     places = places ? places : 1;
-    replicas = fewer(h, replicas, places);
+    replicas = fewer(h, n, replicas, places);
+    n = alike_nodes(h, replicas);
     if (replicas * places > n && (s->replicas || s->places))
-        return err_set(
-            err, -EINVAL,
-            "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
-            "or lower dp or pp",
-            s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n, n == 1 ? "s" : "");
-    h->plan.replicas = replicas > 1 ? replicas : 0;
-    h->plan.divided = h->plan.replicas && s->zero;
-    h->plan.copies = h->plan.copies && !h->plan.divided;
+        return alike_explain(
+            h, replicas,
+            err_set(err, -EINVAL,
+                    "--parallel %s takes %zu nodes (%zu replica%s of %zu), and %zu take%s part: add nodes, "
+                    "or lower dp or pp",
+                    s->parallel, replicas * places, replicas, replicas == 1 ? "" : "s", places, n,
+                    n == 1 ? "s" : ""),
+            err);
+    take_replicas(h, replicas);
     *ret_ranks = replicas * places < n ? replicas * places : n;
     return 0;
 }
@@ -67,30 +78,59 @@ static bool is_again(const struct job_spec *s)
     return s->said || s->so_far || s->is_again;
 }
 
+/* Of fewer nodes first replicas go, then slices, then stages. */
+struct shape_of_job {
+    size_t replicas, slices, places;
+};
+
+static size_t nodes_of(const struct shape_of_job *j)
+{
+    return j->replicas * j->slices * j->places;
+}
+
+static void shrink(struct shape_of_job *j, size_t n)
+{
+    j->places = j->places > n ? n : j->places ? j->places : n;
+    if (nodes_of(j) > n)
+        j->replicas = n / (j->slices * j->places) ? n / (j->slices * j->places) : 1;
+    if (nodes_of(j) > n)
+        j->slices = n / j->places;
+}
+
+static int too_few(const struct job_spec *s, const struct shape_of_job *j, size_t n, struct err *err)
+{
+    char replicas[40] = "";
+    if (j->replicas > 1)
+        snprintf(replicas, sizeof replicas, "%zu replicas of ", j->replicas);
+    return err_set(err, -EINVAL,
+                   "--parallel %s takes %zu nodes (%s%zu stage%s, each shared by %zu), and %zu take%s part: "
+                   "add nodes, or lower %stp or pp",
+                   s->parallel, nodes_of(j), replicas, j->places, j->places == 1 ? "" : "s", j->slices, n,
+                   n == 1 ? "s" : "", j->replicas > 1 ? "dp, " : "");
+}
+
 int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
-    const size_t n = h->plan.ranks;
-    size_t slices = s->slices ? s->slices : 1, places = s->places ? s->places : lines ? lines : n / slices;
-    int r = check_lines(s, lines, places, err);
+    struct shape_of_job j = {.replicas = s->replicas ? s->replicas : 1, .slices = s->slices ? s->slices : 1};
+    size_t n = alike_nodes(h, j.replicas * j.slices);
+    if (is_again(s) && n < j.slices) { /* a node has come that rounds otherwise */
+        j.replicas = j.slices = 1;
+        n = h->plan.ranks;
+    }
+    j.places = s->places ? s->places : lines ? lines : n / (j.replicas * j.slices);
+    int r = check_lines(s, lines, j.places, err);
     if (r)
         return r;
-    if (is_again(s) && places > n)
-        places = n;
-    if (is_again(s) && places && slices * places > n)
-        slices = n / places;
-    if ((!places || slices * places > n) && is_again(s))
-        slices = 1, places = n;
-    places = places ? places : 1;
-    if (slices * places > n)
-        return err_set(
-            err, -EINVAL,
-            "--parallel %s takes %zu nodes (%zu stage%s, each shared by %zu), and %zu take%s part: "
-            "add nodes, or lower tp or pp",
-            s->parallel, slices * places, places, places == 1 ? "" : "s", slices, n, n == 1 ? "s" : "");
-    h->plan.slices = slices > 1 ? slices : 0;
-    *ret_ranks = slices * places;
-    return slice_check(&h->config, slices, h->plan.training, err);
+    if (is_again(s))
+        shrink(&j, n);
+    j.places = j.places ? j.places : 1;
+    if (nodes_of(&j) > n)
+        return alike_explain(h, j.replicas * j.slices, too_few(s, &j, n, err), err);
+    take_replicas(h, j.replicas);
+    h->plan.slices = j.slices > 1 ? j.slices : 0;
+    *ret_ranks = nodes_of(&j);
+    return slice_check(&h->config, j.slices, h->plan.training, err);
 }
 
 size_t slices_most(const struct head *h)
@@ -125,20 +165,29 @@ struct slice_traffic slices_traffic(const struct job_plan *p, const struct confi
 
 struct slice_trains slices_trains(const struct job_plan *p, const struct config *c, size_t unit, double rows)
 {
-    enum { MATRICES = 7, GATHERED_BACK = 7 };
+    enum { ATTENTION = 4, MLP = 3, EXPERTS_BACK = 5 }; /* matrices, and what is gathered going back */
     const double others = (double)(p->slices - 1) / (double)p->slices, each = rows * others * sizeof(float);
     const bool full = p->tune.kind == TUNE_FULL, inner = unit && unit <= c->layers;
-    const size_t inside = c->heads * c->head + c->ffn,
-                 back = (c->heads + 2 * c->kv_heads) * c->head + 2 * c->ffn + 2 * c->dim;
+    const struct config_moe *m = &c->moe;
+    const bool has_experts = inner && config_has_experts(c, unit - 1),
+               is_dense = !has_experts || m->shared_ffn;
+    const size_t chosen = has_experts ? m->chosen * m->ffn : 0, ffn = !has_experts ? c->ffn : m->shared_ffn,
+                 experts = has_experts ? m->experts : 0;
+    const size_t inside = c->heads * c->head + ffn + chosen;
+    /* Of experts the activations and their gradients, then those of gate and up. */
+    const size_t back = (c->heads + 2 * c->kv_heads) * c->head + c->dim + is_dense * (2 * ffn + c->dim) +
+                        has_experts * (4 * chosen + c->dim);
+    const double mlps = (double)(MLP * (is_dense + experts));
     struct slice_trains t = {.forward = slices_traffic(p, c, unit, rows)};
     if (unit > c->layers)
         t.forward = (struct slice_traffic){2, each * (double)(c->vocab + c->dim)};
     if (inner)
-        t.input = (struct slice_traffic){GATHERED_BACK, each * (double)back};
+        t.input = (struct slice_traffic){ATTENTION + MLP * is_dense + EXPERTS_BACK * has_experts,
+                                         each * (double)back};
     if (inner && full)
-        t.weights = (struct slice_traffic){2, each * (double)inside};
+        t.weights = (struct slice_traffic){1 + is_dense + (double)experts, each * (double)inside};
     if (unit && full)
-        t.update = (struct slice_traffic){inner ? MATRICES : 1,
+        t.update = (struct slice_traffic){inner ? ATTENTION + mlps : 1,
                                           (double)replicas_unit_values(p, c, unit) * others * sizeof(float)};
     return t;
 }
@@ -150,12 +199,14 @@ struct slice_trains slices_trains(const struct job_plan *p, const struct config 
 static double speed_of(const struct head *h, size_t replica)
 {
     const struct plan_shape shape = job_plan_shape(&h->plan);
+    const size_t first = replica * job_plan_slices(&h->plan), end = first + job_plan_slices(&h->plan);
     double slowest = 0, sum = 0;
-    for (size_t place = 0; place < plan_shape_places(&shape, replica); place++) {
-        const double speed = stage_nodes_speed(h->planning.nodes, plan_shape_rank(&shape, replica, place));
-        slowest = !place || speed < slowest ? speed : slowest;
-        sum += speed;
-    }
+    for (size_t k = first; k < end; k++)
+        for (size_t place = 0; place < plan_shape_places(&shape, k); place++) {
+            const double speed = stage_nodes_speed(h->planning.nodes, plan_shape_rank(&shape, k, place));
+            slowest = !sum || speed < slowest ? speed : slowest;
+            sum += speed;
+        }
     return h->plan.nothers ? sum : slowest;
 }
 
@@ -189,7 +240,8 @@ int replicas_unit_bytes(size_t *ret, const struct head *h, size_t unit, struct e
 {
     size_t layer = unit ? unit - 1 : 0;
     bool inner = unit >= 1 && unit <= h->config.layers;
-    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0, replicas_largest(&h->plan));
+    struct stage_spec spec =
+        job_plan_stage(&h->plan, &h->config, 0, replicas_largest(&h->plan) * job_plan_slices(&h->plan));
     for (size_t s = 0; s < h->plan.stages; s++)
         spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
     spec.first_layer = inner ? layer : 0;
@@ -239,7 +291,7 @@ static int count(void *arg, const struct param_def *def)
     return 0;
 }
 
-static size_t slices_of(const struct job_plan *p)
+static size_t updates_of(const struct job_plan *p)
 {
     return p->divided ? p->replicas : 1;
 }
@@ -264,8 +316,8 @@ static size_t most_values(const struct job_plan *p, const struct config *c, cons
 {
     size_t most = 0;
     for (size_t a = 0; a <= p->nmore; a++)
-        for (size_t i = 0; i < slices_of(p); i++) {
-            const struct slice_of slice = {i, slices_of(p)};
+        for (size_t i = 0; i < updates_of(p); i++) {
+            const struct slice_of slice = {i, updates_of(p)};
             const size_t n = values_in(p, c, first, stages, stage, what, a, &slice);
             most = n > most ? n : most;
         }
@@ -276,12 +328,12 @@ static size_t most_values(const struct job_plan *p, const struct config *c, cons
  * where slices are updated, as many of each. */
 size_t replicas_parts(const struct job_plan *p, const struct config *c, size_t stage)
 {
-    const size_t slices = slices_of(p), most = PLAN_MAX_PARTS / p->stages / p->round_steps / slices,
+    const size_t updates = updates_of(p), most = PLAN_MAX_PARTS / p->stages / p->round_steps / updates,
                  least = p->divided ? 1 : p->replicas,
                  values = p->replicas ? most_values(p, c, p->first, p->stages, stage, UNIT_GRADS) : 0,
                  wanted = (values + PARAM_PIECE_VALUES - 1) / PARAM_PIECE_VALUES,
                  parts = wanted < least ? least : wanted;
-    return !values ? 0 : (parts < most ? parts : most) * slices;
+    return !values ? 0 : (parts < most ? parts : most) * updates;
 }
 
 /* Nodes of the tree that a replica sends, of the one that sends most. */
@@ -292,7 +344,7 @@ static size_t most_nodes(const struct job_plan *p)
 
 size_t replicas_part_bytes(const struct job_plan *p)
 {
-    return most_nodes(p) * PARAM_PIECE_VALUES * sizeof(float);
+    return zero_blocks_bytes(most_nodes(p) * PARAM_PIECE_VALUES);
 }
 
 /* The nodes of what others add up; and to each of them the sums of what it adds up itself, or the
@@ -304,7 +356,7 @@ double replicas_sent_bytes(const struct head *h, const size_t *first, size_t sta
         return 0;
     const struct config *c = &h->config;
     const enum unit_shared back = p->divided ? UNIT_VALUES : UNIT_GRADS;
-    const double others = (double)((p->replicas - 1) * slices_of(p)) / (double)p->replicas;
+    const double others = (double)((p->replicas - 1) * updates_of(p)) / (double)p->replicas;
     return others * sizeof(float) *
            ((double)most_values(p, c, first, stages, stage, UNIT_GRADS) * (double)most_nodes(p) +
             (double)most_values(p, c, first, stages, stage, back));

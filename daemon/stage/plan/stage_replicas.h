@@ -11,7 +11,7 @@
 /* From --parallel and the nodes there are: plan.replicas, and how many ranks the job takes
  * (ret_ranks, at most plan.ranks). `lines`: ranks of a schedule of the user's, or 0. */
 int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err);
-/* The same where nodes share stages: plan.slices, and that the model can be shared so. */
+/* The same where nodes share stages: plan.slices too, and that the model can be shared so. */
 int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err);
 /* How many nodes may share a stage of a job that trains, at most; 1: none may. */
 size_t slices_most(const struct head *h);
@@ -22,7 +22,7 @@ struct slice_traffic {
 };
 struct slice_traffic slices_traffic(const struct job_plan *plan, const struct config *config, size_t unit,
                                     double rows);
-/* The same of a job that trains, of a dense model, forward and back: where factors are trained on
+/* The same of a job that trains, forward and back: where factors are trained on
  * an output's or a down projection, two gatherings are left out. And of what is trained, once a
  * step. */
 struct slice_trains {

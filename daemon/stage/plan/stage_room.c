@@ -34,11 +34,11 @@ static int largest_piece(size_t *ret, const struct job_plan *p, const struct con
 int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, size_t rank, size_t threads,
                struct err *err)
 {
-    const size_t replica = job_plan_replica_of(p, rank), places = job_plan_places_of(p, replica),
+    const size_t pipeline = job_plan_pipeline_of(p, rank), places = job_plan_places_of(p, pipeline),
                  place = job_plan_place_of(p, rank);
     const bool end = p->stages == places && (place == 0 || place + 1 == places);
-    const uint32_t embed = job_plan_rank_at(p, replica, 0),
-                   head = job_plan_rank_at(p, replica, p->stages - 1);
+    const uint32_t embed = job_plan_rank_at(p, pipeline, 0),
+                   head = job_plan_rank_at(p, pipeline, p->stages - 1);
     const bool tied = p->training && p->tune.kind == TUNE_FULL && c->tied && embed != head;
     const size_t values = p->tokens * p->dim;
     const size_t neighbours = (size_t)__builtin_popcount(job_plan_talks(p, rank));
@@ -71,7 +71,7 @@ int stage_chunks(struct stage_bytes *ret, const struct job_plan *p, const struct
 {
     struct stage_bytes all = {0}, one;
     for (size_t s = 0; s < p->stages; s++) {
-        const struct stage_spec spec = job_plan_stage(p, c, s, job_plan_replica_of(p, rank));
+        const struct stage_spec spec = job_plan_stage(p, c, s, job_plan_pipeline_of(p, rank));
         int r = job_plan_is_at(p, s, rank) ? stage_measure(&one, &spec, err) : 0;
         if (r)
             return r;

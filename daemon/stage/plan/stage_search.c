@@ -86,7 +86,7 @@ void search_take(struct head *h, const struct search *s, const struct planner_fo
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->planning.has_split = h->planning.has_shares = true;
     json_decref(h->planning.pace);
-    h->planning.pace = job_plan_replicas(p) > 1 ? NULL : pace_of(s, f);
+    h->planning.pace = job_plan_pipelines(p) > 1 ? NULL : pace_of(s, f);
     json_decref(h->planning.forecast);
     h->planning.forecast = forecast_of(s, f);
     json_object_set_new(h->planning.forecast, "left_out", forecast_left_out(s, f));
@@ -115,7 +115,7 @@ static int prefer(const struct search *s, struct planner_found *best, const stru
     const size_t *of_node[JOB_MAX_RANKS];
     for (size_t r = 0; r < req->ranks && p->travel_lacks; r++)
         of_node[r] = p->travel_lacks + r * s->units;
-    return p->travel_lacks && job_plan_replicas(&s->h->plan) == 1 && best->fits
+    return p->travel_lacks && job_plan_pipelines(&s->h->plan) == 1 && best->fits
                ? planner_prefer(best, &p->travel_spared, of_node, STAGE_TRAVEL_SLACK, req, err)
                : 0;
 }
@@ -147,7 +147,7 @@ int head_search(struct head *h, struct err *err)
     const struct parallel_request all = search_request(&s);
     e = e ? e : ask(&s, &all, false, err);
     struct planner_request *req = &s.question.req;
-    req->mirror = job_plan_replicas(&h->plan) == 1 && search_may_mirror(h);
+    req->mirror = job_plan_pipelines(&h->plan) == 1 && search_may_mirror(h);
     if (!e)
         e = planner_search(&best, &second, req, err);
     if (!e)

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "daemon/stage/plan/stage_alike.h"
+
 /* --- what is gathered ------------------------------------------------------------------------- */
 
 /* Over the slowest cable between two of the nodes, whose CPUs do nothing else meanwhile. */
@@ -60,6 +62,7 @@ static struct sharing_table *begin(const struct search *whole)
     s->whole = whole;
     s->ask.gathering = gathering;
     s->ask.owner = s;
+    s->ask.apart = alike_left_out_of_slices(whole->h);
     for (size_t from = 0; from < n; from++)
         for (size_t to = 0; to < n; to++)
             s->way[from * n + to] = cost_table_gather(whole->timed, from, to);

@@ -46,15 +46,16 @@ static size_t chunks_of(const struct job_plan *p, uint32_t rank)
     return n;
 }
 
-/* Of a stage's nodes in all replicas the one that has least: memory, speed for its share, and what
+/* Of a stage's nodes in all pipelines the one that has least: memory, speed for its share, and what
  * is there of a unit already. */
-static void least_of_replicas(struct split_inputs *in, const struct head *h, const json_t *nodes, size_t s)
+static void least_of_pipelines(struct split_inputs *in, const struct head *h, const json_t *nodes, size_t s)
 {
     const struct job_plan *p = &h->plan;
-    for (size_t d = 0; d < job_plan_replicas(p); d++) {
+    for (size_t d = 0; d < job_plan_pipelines(p); d++) {
         const uint32_t rank = job_plan_rank_at(p, d, s);
         const size_t memory = in->available[rank] / chunks_of(p, rank);
-        const double speed = stage_nodes_speed(nodes, rank) / (p->replicas ? (double)p->share[d] : 1);
+        const double speed =
+            stage_nodes_speed(nodes, rank) / (p->replicas ? (double)p->share[d / job_plan_slices(p)] : 1);
         in->speed[s] = !d || speed < in->speed[s] ? speed : in->speed[s];
         in->memory[s] = !d || memory < in->memory[s] ? memory : in->memory[s];
     }
@@ -63,7 +64,7 @@ static void least_of_replicas(struct split_inputs *in, const struct head *h, con
 static size_t shared_in_all(const struct head *h, const json_t *nodes, size_t s, size_t unit)
 {
     size_t least = SIZE_MAX;
-    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++) {
+    for (size_t d = 0; d < job_plan_pipelines(&h->plan); d++) {
         const size_t bytes = stage_shared_unit(h, nodes, job_plan_rank_at(&h->plan, d, s), unit);
         least = bytes < least ? bytes : least;
     }
@@ -73,7 +74,7 @@ static size_t shared_in_all(const struct head *h, const json_t *nodes, size_t s,
 static size_t lacked_by_all(const struct head *h, size_t s, size_t unit)
 {
     size_t sum = 0;
-    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++)
+    for (size_t d = 0; d < job_plan_pipelines(&h->plan); d++)
         sum += h->planning.travel_lacks[job_plan_rank_at(&h->plan, d, s) * (h->config.layers + 2) + unit];
     return sum;
 }
@@ -103,7 +104,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
         in->threads[r] = threads >= 1 ? (size_t)threads : 1;
     }
     for (size_t s = 0; s < h->plan.stages; s++) {
-        least_of_replicas(in, h, nodes, s);
+        least_of_pipelines(in, h, nodes, s);
         in->of_stage[s] = in->bytes + s * units;
         in->lacks[s] = in->missing + s * units;
     }
@@ -247,7 +248,7 @@ static uint32_t first_full(const struct head *h, const struct split_inputs *in)
 static bool is_full_anywhere(const struct head *h, const struct split_inputs *in, size_t stage)
 {
     bool is = false;
-    for (size_t d = 0; d < job_plan_replicas(&h->plan); d++)
+    for (size_t d = 0; d < job_plan_pipelines(&h->plan); d++)
         is = is || is_full(h, in, job_plan_rank_at(&h->plan, d, stage));
     return is;
 }
@@ -495,7 +496,7 @@ int head_split_on_nodes(struct head *h, struct err *err)
         e = check_memory(h, h->planning.nodes, &in, err);
     for (size_t s = 0; s < h->plan.stages && !e; s++)
         h->plan.parts[s] = replicas_parts(&h->plan, &h->config, s);
-    if (!e && h->plan.training && job_plan_replicas(&h->plan) == 1 && !h->spec.split &&
+    if (!e && h->plan.training && job_plan_pipelines(&h->plan) == 1 && !h->spec.split &&
         !h->planning.has_split) {
         json_decref(h->planning.pace);
         h->planning.pace = pace_of(h, &in);
@@ -503,11 +504,13 @@ int head_split_on_nodes(struct head *h, struct err *err)
     const bool from_file =
         h->spec.split && !h->spec.dry_run; /* what it takes is held against what was planned */
     h->planning.must_not_time = h->planning.must_not_time || from_file; /* but the job is not kept waiting */
-    if (!e && h->plan.training && !is_found && (h->spec.dry_run || from_file))
+    const bool is_asked = h->spec.dry_run && !h->planning.is_bare;
+    if (!e && h->plan.training && !is_found && (is_asked || from_file))
         head_forecast(h);
     /* Answers of an evaluation end when they end; rows of a stage that is shared are not timed. */
     const bool is_foreseen = h->plan.type != JOB_EVAL && !(h->plan.type == JOB_SERVE && h->plan.slices);
-    if (!e && !h->plan.training && is_foreseen && (h->spec.dry_run || h->spec.forecast || h->planning.wants_speed))
+    const bool is_wanted = h->spec.dry_run || h->spec.forecast || h->planning.wants_speed;
+    if (!e && !h->plan.training && is_foreseen && is_wanted && !h->planning.is_bare)
         (h->plan.type == JOB_SERVE ? rows_forecast_make : decode_forecast_make)(h);
     inputs_done(&in);
     return e;

@@ -176,7 +176,7 @@ static void search_ways(struct search *s)
             s->way[from * s->nodes + to] =
                 (struct parallel_way){(many.transfer - none.transfer) / MANY, none.transfer, none.latency};
         }
-    const bool may_share = job_plan_replicas(&s->h->plan) > 1 || s->h->spec.any_parallel;
+    const bool may_share = job_plan_pipelines(&s->h->plan) > 1 || s->h->spec.any_parallel;
     const double own = may_share ? handling_cost(!s->h->planning.must_not_time) : 0;
     for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
         s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_schedule.h"
@@ -93,12 +94,15 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
     uint32_t masks[TRIES];
     const struct before_try before = before_tries(h);
     json_t *all = json_incref(h->planning.nodes);
-    const size_t n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes);
+    const size_t copies = (h->plan.slices ? h->plan.slices : 1) * job_plan_replicas(&h->plan),
+                 n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes,
+                                        alike_left_out(h, copies));
     struct err first = {""}, why;
     int e = n ? -ENOSPC
               : err_set(&first, -EINVAL,
                         "the plan is for %zu nodes, but not all of them are in the ring now: plan again",
                         json_array_size(h->spec.split_nodes));
+    e = n ? e : alike_explain(h, copies, e, &first);
     for (size_t i = 0; i < n && e == -ENOSPC; i++) {
         json_decref(h->planning.nodes);
         h->planning.nodes = json_incref(all);
@@ -166,7 +170,7 @@ static size_t list_answers(struct answer_layout *ret, const struct head *h, cons
         for (size_t places = 1; slices * places <= nodes && !slice_check(&h->config, slices, false, &quiet);
              places++) {
             uint32_t masks[MOST_SETS];
-            const size_t sets = stage_nodes_choose(masks, MOST_SETS, all, slices * places, NULL);
+            const size_t sets = stage_nodes_choose(masks, MOST_SETS, all, slices * places, NULL, 0);
             for (size_t i = 0; i < sets && n < MOST_ANSWER_LAYOUTS; i++)
                 ret[n++] = (struct answer_layout){masks[i], slices, places, 0, 0, INFINITY};
         }
@@ -276,8 +280,11 @@ int head_split(struct head *h, struct err *err)
         e = stage_shared_note(h, err);
     if (e)
         return e;
-    return is_answer               ? split_for_answer(h, err)
-           : is_searched           ? split_as_found(h, err)
-           : ranks < h->plan.ranks ? split_on_some(h, ranks, err)
-                                   : head_split_on_nodes(h, err);
+    e = is_answer               ? split_for_answer(h, err)
+        : is_searched           ? split_as_found(h, err)
+        : ranks < h->plan.ranks ? split_on_some(h, ranks, err)
+                                : head_split_on_nodes(h, err);
+    if (!e)
+        alike_note(h);
+    return e;
 }

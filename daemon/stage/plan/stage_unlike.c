@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_given.h"
 #include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_shared.h"
@@ -135,14 +136,18 @@ static int check(const struct head *h, struct err *err)
 int unlike_of_job(struct head *h, size_t *ret_ranks, struct err *err)
 {
     const struct job_spec *s = &h->spec;
+    const size_t n = alike_nodes(h, s->replicas);
     size_t sum = 0;
     for (size_t d = 0; d < s->replicas; d++)
         sum += s->unlike[d];
     *ret_ranks = sum < h->plan.ranks ? sum : h->plan.ranks;
-    if (sum > h->plan.ranks && !s->said)
-        return err_set(err, -EINVAL, "--parallel %s takes %zu nodes, and %zu take%s part: add nodes",
-                       s->parallel, sum, h->plan.ranks, h->plan.ranks == 1 ? "s" : "");
-    if (sum > h->plan.ranks)
+    if (sum > n && !s->said)
+        return alike_explain(h, s->replicas,
+                             err_set(err, -EINVAL,
+                                     "--parallel %s takes %zu nodes, and %zu take%s part: add nodes",
+                                     s->parallel, sum, n, n == 1 ? "s" : ""),
+                             err);
+    if (sum > n)
         return 0;
     unlike_begin(&h->plan, s->unlike, s->replicas);
     h->plan.divided = s->zero;

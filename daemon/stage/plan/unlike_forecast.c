@@ -56,7 +56,7 @@ static json_t *forecast(const struct search *s, const struct unlike_found *f)
     for (size_t r = 0; r < p->ranks; r++) {
         json_array_append_new(timed, json_boolean(!r || s->timed->node[f->node[r]].any));
         json_array_append_new(
-            of_rank, cost_of(&f->replica[plan_shape_replica(&shape, r)], plan_shape_place(&shape, r)));
+            of_rank, cost_of(&f->replica[plan_shape_pipeline(&shape, r)], plan_shape_place(&shape, r)));
     }
     json_t *o = json_pack(
         "{s:s s:I s:I s:I s:I s:I s:f s:f s:f s:o s:o s:o s:o s:[]}", "schedule", f->schedule, "chunks",

@@ -25,7 +25,7 @@ void rows_ring_place(struct rows_ring *r)
 {
     const size_t places = job_plan_places(r->plan);
     r->place = plan_place_of(places, r->rank);
-    r->slice = (uint32_t)job_plan_replica_of(r->plan, r->rank);
+    r->slice = (uint32_t)job_plan_pipeline_of(r->plan, r->rank);
     r->prev = r->place   ? plan_rank_at(places, r->slice, r->place - 1)
               : r->slice ? 0
                          : plan_rank_at(places, 0, places - 1);

@@ -111,7 +111,8 @@ static void note_spared(json_t **travel, size_t bytes)
 static int open_heads(struct head *h, struct err *err)
 {
     struct st **heads = &h->planning.heads;
-    const int r = *heads || !stage_travel_concerns(&h->plan) ? 0 : st_open_heads(heads, h->plan.model, err);
+    const bool concerns = stage_travel_concerns(&h->plan) && !h->planning.is_bare;
+    const int r = *heads || !concerns ? 0 : st_open_heads(heads, h->plan.model, err);
     if (r)
         *heads = NULL;
     return r;
@@ -161,7 +162,7 @@ int stage_travel_look(struct head *h, struct err *err)
     free(h->planning.travel_lacks);
     h->planning.travel_lacks = NULL;
     h->planning.travel_spared = 0;
-    if (!stage_travel_concerns(p) || p->ranks < 2 || h->spec.split)
+    if (!stage_travel_concerns(p) || h->planning.is_bare || p->ranks < 2 || h->spec.split)
         return 0;
     int r = open_heads(h, err);
     if (r)

@@ -51,7 +51,7 @@ int replica_state_init(struct rank_state *r, struct err *err)
 {
     const struct job_plan *p = r->plan;
     struct head_round *round = &r->replica.round;
-    if (r->rank == 0 || job_plan_replica_of(p, r->rank) == 0 || !replica_is_first_rank(r))
+    if (job_plan_pipeline_of(p, r->rank) == 0 || !replica_is_first_rank(r))
         return 0;
     round->mb = calloc(p->round_steps * p->microbatches, sizeof *round->mb);
     round->steps = calloc(p->round_steps, sizeof *round->steps);
@@ -95,13 +95,14 @@ static int kinds_of_rows(const struct rank_state *r)
 /* All ids, then all labels. */
 static int give_rows(struct rank_state *r, const struct task *t, struct err *err)
 {
+    const size_t replica = t->mb / job_plan_slices(r->plan);
     uint32_t *ids = message_output(&r->messages, t, MSG_ROWS), *at = ids;
     if (!ids)
         return no_memory(err);
     for (int labels = 0; labels < kinds_of_rows(r); labels++)
         for (size_t mb = 0; mb < r->go->microbatches; mb++) {
             const struct head_mb *from = &r->head->mb[mb];
-            if (!message_is_of(&r->messages, mb, t->mb))
+            if (!message_is_of(&r->messages, mb, replica))
                 continue;
             memcpy(at, labels ? (const void *)from->labels : from->ids, tokens_of(r, mb) * sizeof *at);
             at += tokens_of(r, mb);
@@ -111,6 +112,7 @@ static int give_rows(struct rank_state *r, const struct task *t, struct err *err
 
 static int take_rows(struct rank_state *r, const struct task *t, struct err *err)
 {
+    const size_t replica = t->mb / job_plan_slices(r->plan);
     const uint32_t *at = message_take(&r->messages, t, MSG_ROWS);
     if (!at)
         return no_memory(err);
@@ -120,7 +122,7 @@ static int take_rows(struct rank_state *r, const struct task *t, struct err *err
     for (int labels = 0; labels < kinds_of_rows(r); labels++)
         for (size_t mb = 0; mb < r->go->microbatches && !e; mb++) {
             struct head_mb *to = &r->head->mb[mb];
-            if (!message_is_of(&r->messages, mb, t->mb))
+            if (!message_is_of(&r->messages, mb, replica))
                 continue;
             if (labels) {
                 to->labels = (const int32_t *)at;
@@ -185,13 +187,25 @@ static void put_in_place(struct rank_state *r, const struct task *t, enum unit_s
     exchange_release(r->messages.exchange, message);
 }
 
-int task_take(struct rank_state *r, const struct task *t, struct err *err)
+static int take_values(struct rank_state *r, const struct task *t, struct err *err)
 {
-    float *message = message_take(&r->messages, t, (enum msg_kind)t->needs[0].key.kind);
+    float *message = message_take(&r->messages, t, MSG_VALUES);
     if (!message)
         return no_memory(err);
+    put_in_place(r, t, UNIT_VALUES, message);
+    return 0;
+}
+
+int task_take(struct rank_state *r, const struct task *t, struct err *err)
+{
+    if (message_need(t, MSG_VALUES))
+        return take_values(r, t, err);
+    float *message;
+    const int e = message_take_sums(&r->messages, t, (enum msg_kind)t->needs[0].key.kind, &message, err);
+    if (e)
+        return e;
     if (!message_need(t, MSG_PART)) {
-        put_in_place(r, t, message_need(t, MSG_VALUES) ? UNIT_VALUES : UNIT_GRADS, message);
+        put_in_place(r, t, UNIT_GRADS, message);
         return 0;
     }
     r->replica.shares[job_plan_replica_of(r->plan, t->needs[0].from)] = message;
@@ -210,11 +224,14 @@ static int give_values(struct rank_state *r, const struct task *t, struct err *e
 int task_give(struct rank_state *r, const struct task *t, struct err *err)
 {
     if (message_emit(t, MSG_PART))
-        return message_send(&r->messages, t, MSG_PART, pack(r, t), err);
+        return message_send_sums(&r->messages, t, MSG_PART, pack(r, t), err);
     if (message_emit(t, MSG_VALUES))
         return give_values(r, t, err);
     const struct param_share part = message_part(&r->messages, UNIT_GRADS, t->stage, t->mb);
-    const int e = message_send_copy(&r->messages, t, MSG_SUM, r->replica.sum, part.n * sizeof(float), err);
+    float *sum = message_output(&r->messages, t, MSG_SUM);
+    if (sum)
+        memcpy(sum, r->replica.sum, part.n * sizeof *sum);
+    const int e = message_send_sums(&r->messages, t, MSG_SUM, sum, err);
     if (++r->replica.ngiven + 1 == job_plan_replicas(r->plan))
         release_shares(r);
     return e;

@@ -11,10 +11,12 @@ enum {
     SMALL = 64 << 10, /* bytes of a message that the exchange's threads are not woken for */
 };
 
+/* The rank that shares this one's stages, in its replica. */
 static uint32_t rank_of(const struct slice_lanes *s, size_t slice)
 {
-    const size_t places = job_plan_places(s->plan);
-    return plan_rank_at(places, slice, plan_place_of(places, s->rank));
+    const struct plan_shape shape = job_plan_shape(s->plan);
+    const size_t first = plan_shape_pipeline(&shape, s->rank) - s->gather.slice.index;
+    return plan_shape_rank(&shape, first + slice, plan_shape_place(&shape, s->rank));
 }
 
 static struct msg_key key_of(uint32_t to, uint32_t number)
@@ -162,7 +164,7 @@ void slice_lanes_init(struct slice_lanes *ret, const struct job_plan *plan, uint
                       struct progress *progress)
 {
     *ret = (struct slice_lanes){.plan = plan, .rank = rank, .progress = progress};
-    ret->gather = (struct gather){job_plan_slice(plan, job_plan_replica_of(plan, rank)), gather, ret};
+    ret->gather = (struct gather){job_plan_slice(plan, job_plan_pipeline_of(plan, rank)), gather, ret};
 }
 
 /* Of each other slice what is posted, and as much on its way there. */

@@ -14,7 +14,7 @@
 
 /* --- where a task stands ------------------------------------------------------------------- */
 
-/* Of a replica but the first, its first rank stands in for rank 0. */
+/* Of a pipeline but the first, its first rank stands in for rank 0. */
 static bool is_head(const struct rank_state *r)
 {
     return replica_is_first_rank(r);
@@ -324,7 +324,7 @@ static int task_norm(struct rank_state *r, const struct task *t, struct err *err
         return message_send_copy(&r->messages, t, MSG_NORM, &sum, sizeof sum, err);
     r->head->steps[t->mb].grad_norm = sqrt(sum.partial);
     /* Slices do alike work, and do not say how much. */
-    r->head->steps[t->mb].busy = sum.busy * (r->plan->slices ? (double)r->plan->slices : 1);
+    r->head->steps[t->mb].busy = sum.busy * (double)job_plan_slices(r->plan);
     r->head->steps[t->mb].bad = sum.bad;
     return r->rank ? replica_say_losses(r, t, &sum, err) : r->head->stepped(r->head->owner, t->mb, err);
 }
@@ -478,7 +478,7 @@ static int choose_token(struct rank_state *r, const struct task *t, struct err *
     const float *logits = stage_logits(stage_of(r, t));
     if (!logits)
         return stage_gathered(stage_of(r, t), err);
-    if (job_plan_slice(r->plan, job_plan_replica_of(r->plan, r->rank)).index)
+    if (job_plan_slice(r->plan, job_plan_pipeline_of(r->plan, r->rank)).index)
         return 0;
     struct token_message *m = message_emit(t, MSG_TOKEN) ? message_output(&r->messages, t, MSG_TOKEN) : NULL;
     if (message_emit(t, MSG_TOKEN) && !m)

@@ -22,6 +22,24 @@ bool train_was_told(const struct train_run *run, const char *kind, size_t adapte
            stage_log_has(&run->log, kind, run->h->adapters[adapter].name, step);
 }
 
+/* To the daemon, and to that of rank 1. Takes the reference. */
+static void say(const struct train_run *run, const char *kind, json_t *event)
+{
+    json_object_set_new(event, "ev", json_string(kind));
+    runner_add_line(run->r, event);
+    stage_event(run->h->events, kind, event);
+}
+
+void train_begin_lines(const struct train_run *run)
+{
+    json_t *said = json_copy((json_t *)(uintptr_t)run->h->spec.said);
+    json_object_del(said, "so-far"); /* it is said again where it is needed */
+    json_t *line = json_pack("{s:s s:o}", "ev", "said", "said", said ? said : json_object());
+    if (line)
+        runner_add_line(run->r, line);
+    json_decref(line);
+}
+
 static json_t *with(const json_t *line, json_t *more)
 {
     json_t *whole = json_copy((json_t *)line);
@@ -46,7 +64,7 @@ int train_tell(struct train_run *run, const char *kind, size_t adapter, uint64_t
     if (train_was_said(run, kind, adapter, step))
         json_decref(said);
     else
-        stage_event(run->h->events, kind, said);
+        say(run, kind, said);
     return e;
 }
 
@@ -140,7 +158,7 @@ void train_tell_so_far(const struct train_run *run, size_t adapter, uint64_t ste
     if (!event)
         return; /* without memory: then the job ends, or goes on from the disk */
     name_adapter(run, adapter, event);
-    stage_event(run->h->events, "so-far", event);
+    say(run, "so-far", event);
 }
 
 static int take_bad_step(struct train_run *run, size_t at, enum guard_verdict verdict, struct err *err)

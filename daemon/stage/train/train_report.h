@@ -54,6 +54,9 @@ struct train_run {
 bool train_was_said(const struct train_run *run, const char *kind, size_t adapter, uint64_t step);
 /* Whether it is in the file of --log as well. */
 bool train_was_told(const struct train_run *run, const char *kind, size_t adapter, uint64_t step);
+/* Before anything is said: the node of rank 1, which gets each event as well, is to know what was
+ * said in attempts before. */
+void train_begin_lines(const struct train_run *run);
 /* An event, and a line of --log, each unless it was said before. Takes the reference; NULL: out of
  * memory. Of several adapters each says which it speaks of. more: what only the other of the two
  * has, or NULL; takes the references. */

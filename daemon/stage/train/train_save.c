@@ -61,7 +61,8 @@ static json_t *record_of(const struct train_save *t, size_t adapter, json_t *so_
     json_t *record = head_order_record(t->head, adapter);
     const json_int_t rows = (json_int_t)t->head->spec.micro_batch;
     if (record && (json_object_set(record, HEAD_SO_FAR, so_far) ||
-                   json_object_set_new(record, HEAD_MICRO_BATCH, json_integer(rows)))) {
+                   json_object_set_new(record, HEAD_MICRO_BATCH, json_integer(rows)) ||
+                   json_object_set_new(record, HEAD_KERNELS, json_string(t->head->planning.kernels)))) {
         json_decref(record);
         return NULL;
     }

@@ -243,7 +243,9 @@ static int put_other(struct rewriting *m, struct st_writer *out, const struct re
                           .cols = cols,
                           .scale = scales,
                           .block = t->block,
-                          .turn = t->turn};
+                          .turn = t->turn,
+                          .row_heads = t->row_heads,
+                          .col_heads = t->col_heads};
     int r = put_rows(m, out, item, w, NULL);
     st_dontneed(m->st, t);
     free(scales);

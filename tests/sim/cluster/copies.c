@@ -174,6 +174,36 @@ bool copies_take(struct spawn *s, uint64_t step)
     return true;
 }
 
+/* --- lines of rank 0 ------------------------------------------------------------------------- */
+
+static void add_line(char **lines, const char *kind, json_t *line)
+{
+    json_object_set_new(line, "ev", json_string(kind));
+    char *text = json_dumps(line, JSON_COMPACT), *all = xasprintf("%s%s\n", *lines, text);
+    json_decref(line);
+    free(text);
+    free(*lines);
+    *lines = all;
+}
+
+void copies_pass_lines(struct spawn *s, struct spawn *next, uint64_t step)
+{
+    char *lines = xstrdup("");
+    if (!s->passes)
+        add_line(&lines, "said",
+                 s->said ? json_pack("{s:{s:{s:I}}}", "said", "step", "", (json_int_t)s->said)
+                         : json_pack("{s:{}}", "said"));
+    s->passed = s->passes ? s->passed : s->said;
+    s->passes = true;
+    while (s->passed < step) {
+        s->passed++;
+        add_line(&lines, "step", stage_step(s, s->passed));
+    }
+    if (*lines)
+        stage_say(next, "lines", json_pack("{s:s}", "lines", lines));
+    free(lines);
+}
+
 /* --- going on from them ----------------------------------------------------------------------- */
 
 static bool has(const struct spawn *s, uint64_t step, size_t unit)
@@ -202,12 +232,10 @@ static size_t lost(const struct spawn *s, const struct sim_run *run)
 static void check_lost(const struct spawn *s, const struct sim_job *job)
 {
     const struct sim_run *run = &job->run;
-    const uint64_t made = run->made < job->said ? run->made : job->said;
-    /* A head that lost its words with its power does not go on from copies that are further. After
-     * the last step all copies go, and so they do when the job fails or is cancelled: a head that
-     * loses that word goes on without them. */
-    if (!job->copies || !made || made == job->steps || run->is_over || made + 1 < run->made ||
-        lost(s, run) > (run->ranks > 1))
+    const uint64_t made = run->made;
+    /* After the last step all copies go, and so they do when the job fails or is cancelled: a head
+     * that loses that word goes on without them. */
+    if (!job->copies || !made || made == job->steps || run->is_over || lost(s, run) > (run->ranks > 1))
         return;
     if (s->step + 1 < made)
         sim_wrong("job %zu begins again behind step %llu of %llu, and no more than one node was lost", s->job,

@@ -266,7 +266,7 @@ static void rest(struct spawn *s)
     s->doing = STAGE_LETTING_GO;
     s->in = s->out = s->step = s->given = 0;
     s->leaves_saving = false;
-    s->leaves = s->generates = s->has_prompt = false;
+    s->leaves = s->generates = s->has_prompt = s->passes = false;
     sim_at(&s->event, sim_chance(10) ? 3 * SIM_S : sim_span(100, 50 * SIM_MS)); /* it may compute */
 }
 
@@ -296,6 +296,12 @@ static void begin_step(struct spawn *s)
     compute(s);
 }
 
+json_t *stage_step(const struct spawn *s, uint64_t step)
+{
+    return json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps, "loss",
+                     (double)s->job + 1 / (double)step, "tokens", 8);
+}
+
 static void made_step(struct spawn *s, uint64_t step)
 {
     const struct sim_job *job = job_of(s);
@@ -305,9 +311,7 @@ static void made_step(struct spawn *s, uint64_t step)
     if (s->generates)
         stage_say(s, "token", json_pack("{s:I s:s}", "id", (json_int_t)step, "text", "a"));
     else if (step > s->said)
-        stage_say(s, "step",
-                  json_pack("{s:I s:I s:f s:i}", "step", (json_int_t)step, "steps", (json_int_t)s->steps,
-                            "loss", (double)s->job + 1 / (double)step, "tokens", 8));
+        stage_say(s, "step", stage_step(s, step));
     if (s->doing == STAGE_GONE || s->doing == STAGE_ENDING)
         return;
     const bool is_due = job->save_every && step % job->save_every == 0;
@@ -380,6 +384,8 @@ static void on_pass(struct sim_event *event)
         return;
     const uint64_t token = s->out;
     s->out = 0;
+    if (!s->rank && !s->generates && job_of(s)->copies && next->doing < STAGE_ENDING)
+        copies_pass_lines(s, next, last_step(s, token));
     if (next->doing < STAGE_ENDING)
         receive(next, token);
     if (is_last(token) && (token == STAGE_END || s->rank))
@@ -389,6 +395,8 @@ static void on_pass(struct sim_event *event)
 static void run(struct spawn *s, const json_t *message)
 {
     s->doing = STAGE_IDLE;
+    if (json_object_get(message, "said"))
+        s->said = said_of(message);
     if (!s->rank)
         copies_begin(s, json_object_get(message, "restore"));
     job_of(s)->fitted = true;

@@ -44,6 +44,8 @@ struct spawn {
     uint8_t head[16];
     uint64_t in, out;           /* the token that it has, that it has done with; 0: none */
     uint64_t step, steps, said; /* rank 0 */
+    uint64_t passed;            /* of its steps, as rank 1 has heard them; 0 also before it has heard */
+    bool passes;                /* it has */
     struct progress progress;
     bool leaves_saving;                  /* it is to be on the disk, though there are copies */
     struct sim_file *files[STAGE_FILES]; /* references; the last is its own */
@@ -53,6 +55,7 @@ struct spawn {
 
 void stage_say(struct spawn *s, const char *kind, json_t *event);
 size_t stage_first_layer(size_t rank, size_t ranks);
+json_t *stage_step(const struct spawn *s, uint64_t step); /* its event: a new object */
 /* Of the attempt of that stage; NULL: that rank has no process. */
 /* The plan of the job that it works on; mapped [STAGE_UNITS] lives as long. Jobs that share a model
  * have the same path in it. */
@@ -71,6 +74,9 @@ json_t *copies_report(const struct spawn *s);
 /* As hold_give and hold_take do. False: the copy has not come. */
 void copies_give(struct spawn *s, uint64_t step);
 bool copies_take(struct spawn *s, uint64_t step);
+/* With a token rank 1 hears what was said up to that step (daemon/stage/hold/line_feed.h). s: of
+ * rank 0. */
+void copies_pass_lines(struct spawn *s, struct spawn *next, uint64_t step);
 /* The step that rank 0 goes on from: `restore` is NULL, or the head's choice. */
 void copies_begin(struct spawn *s, const json_t *restore);
 

@@ -44,9 +44,10 @@ void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, u
         char id[33];
         id_hex(id, m->id);
         json_array_append_new(*ret_ring,
-                              json_pack("{s:s s:s s:f s:I s:I s:b s:o}", "id", id, "name", m->name, "speed",
-                                        (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
-                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand, "mapped",
+                              json_pack("{s:s s:s s:s s:f s:I s:I s:b s:o}", "id", id, "name", m->name,
+                                        "kernels", m->kernels, "speed", (double)m->threads, "memory",
+                                        (json_int_t)m->memory_available, "mbps", (json_int_t)ring->class_mbps,
+                                        "by_hand", (int)ring->by_hand, "mapped",
                                         mapped_at(m, ring->at[0]->id, job)));
     }
 }

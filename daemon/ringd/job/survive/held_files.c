@@ -50,9 +50,14 @@ static void make_room(struct held_files *f)
     memmove(f->file + i, f->file + i + 1, (--f->n - i) * sizeof *f->file);
 }
 
+bool held_files_are_of(const struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted)
+{
+    return f->job == job && f->submitted == submitted && !memcmp(f->head, head, 16);
+}
+
 int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted)
 {
-    if (f->job != job || f->submitted != submitted || memcmp(f->head, head, 16) != 0)
+    if (!held_files_are_of(f, head, job, submitted))
         held_files_drop(f);
     else if (f->n && !f->has_run)
         close(f->file[--f->n].fd);

@@ -23,6 +23,7 @@ struct held_files {
     bool has_run; /* the last one's process: else it has left nothing there */
 };
 
+bool held_files_are_of(const struct held_files *f, const uint8_t head[16], uint64_t job, uint64_t submitted);
 /* A stage process of the job begins, and gets a new file beside those that earlier ones left; one
  * that never ran left nothing. What was left of another job goes. −errno: there is no file, and
  * nothing has changed for the job's own. */

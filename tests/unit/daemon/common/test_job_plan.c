@@ -104,6 +104,37 @@ static void replicas_come_back(void **state)
     json_decref(json);
 }
 
+/* Two replicas of stages that two nodes share: pipelines 0 and 1 are the slices of the first. */
+static void slices_of_replicas_come_back(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct job_plan plan = replicated();
+    struct err err = {""};
+    plan.ranks = 12;
+    plan.slices = 2;
+    for (size_t r = 0; r < plan.ranks; r++) /* more is mapped here */
+        plan.bytes[r] = (size_t)1 << 40;
+    json_t *json = job_plan_encode(&plan);
+    if (job_plan_decode(&back, json, &err))
+        fail_msg("%s", err.text);
+    assert_true(back.replicas == 2 && back.slices == 2 && job_plan_pipelines(&back) == 4);
+    assert_int_equal(job_plan_places(&back), 3);
+    assert_int_equal(job_plan_replica_of(&back, 5), 0);
+    assert_int_equal(job_plan_replica_of(&back, 6), 1);
+    assert_int_equal(job_plan_slice(&back, job_plan_pipeline_of(&back, 5)).index, 1);
+    assert_int_equal(job_plan_slice(&back, job_plan_pipeline_of(&back, 6)).index, 0);
+    assert_int_equal(job_plan_rank_at(&back, 2, 0), 6);
+    job_plan_done(&back);
+    json_decref(json);
+    plan.ranks = 15;
+    plan.slices = 5;
+    assert_true(job_plan_pipelines(&plan) > PLAN_MAX_REPLICAS);
+    json = job_plan_encode(&plan);
+    assert_int_equal(job_plan_decode(&back, json, &err), -EBADMSG);
+    json_decref(json);
+}
+
 /* A rank with all stages, and two with a run of them each. */
 static struct job_plan unlike(void)
 {
@@ -435,6 +466,7 @@ int main(void)
         cmocka_unit_test(the_complaint_names_the_field),
         cmocka_unit_test(every_field_comes_back),
         cmocka_unit_test(replicas_come_back),
+        cmocka_unit_test(slices_of_replicas_come_back),
         cmocka_unit_test(only_the_moments_of_all_weights_are_divided),
         cmocka_unit_test(shares_that_do_not_add_up_are_refused),
         cmocka_unit_test(unlike_replicas_come_back),

@@ -83,9 +83,12 @@ static void anything_else_is_refused(void **state)
     assert_non_null(strstr(err.text, "at most 8 replicas"));
     assert_int_equal(read_parallel(&s, "tp=2,pp=2", &err), 0);
     assert_int_equal(s.slices, 2);
-    assert_true(read_parallel(&s, "tp=2,dp=2", &err) < 0);
-    assert_non_null(
-        strstr(err.text, "replicas (dp=D or pp=P+Q) and tp=T nodes that share a stage do not go together"));
+    assert_int_equal(read_parallel(&s, "tp=2,dp=3,pp=2", &err), 0);
+    assert_true(s.slices == 2 && s.replicas == 3 && s.places == 2);
+    assert_true(read_parallel(&s, "tp=3,dp=3", &err) < 0);
+    assert_non_null(strstr(err.text, "dp times tp is at most 8"));
+    assert_true(read_parallel(&s, "tp=2,pp=1+2", &err) < 0);
+    assert_non_null(strstr(err.text, "unlike numbers of nodes"));
 }
 
 static void slices_of_what_does_not_train(void **state)

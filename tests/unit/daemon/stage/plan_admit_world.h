@@ -162,7 +162,7 @@ static inline void send_go_of(struct world *w, struct go *go)
 {
     uint8_t bytes[4096];
     go->round = 1;
-    assert_true(go_max_size(go->microbatches, SEQS, go->nsteps, go->nheld, go->choice.nadjust) <=
+    assert_true(go_max_size(go->microbatches, SEQS, go->nsteps, go->nheld, go->choice.nadjust, go->nlines) <=
                 sizeof bytes);
     send_bytes(w, (struct msg_key){1, MSG_GO, 1, 0}, bytes, go_encode(bytes, go));
 }

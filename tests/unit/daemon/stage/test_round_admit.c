@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "daemon/stage/plan_admit.h"
 #include "tests/unit/daemon/stage/plan_admit_world.h"
 
 static void a_round_of_another_type_of_job_is_refused(void **state)
@@ -43,6 +44,26 @@ static void what_is_restored_comes_whole_and_from_a_rank(void **state)
     go = go_of(PROGRAM_FORWARD);
     go.hold = true;
     refuses(w, JOB_TRAIN, go, "the flag for copies");
+}
+
+static void lines_come_from_rank_0_where_there_are_copies(void **state)
+{
+    struct world *w = *state;
+    static char text[40 << 10];
+    struct err err = {""};
+    struct go go = go_of(PROGRAM_SAVE);
+    struct job_plan plan = plan_of(JOB_TRAIN);
+    go.lines = text;
+    go.nlines = 3;
+    assert_int_equal(plan_admit_go(&plan, &go, 0, &err), 0);
+    assert_int_equal(plan_admit_go(&plan, &go, 1, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "rank 1 sent 3 bytes of lines"));
+    go.nlines = sizeof text;
+    assert_int_equal(plan_admit_go(&plan, &go, 0, &err), -EBADMSG);
+    go = go_of(PROGRAM_FORWARD);
+    go.lines = text;
+    go.nlines = 3;
+    refuses(w, JOB_SCORE, go, "3 bytes of lines");
 }
 
 static void a_round_larger_than_the_plan_is_refused(void **state)
@@ -241,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_round_of_another_type_of_job_is_refused),
         CASE(what_is_restored_comes_whole_and_from_a_rank),
+        CASE(lines_come_from_rank_0_where_there_are_copies),
         CASE(a_round_larger_than_the_plan_is_refused),
         CASE(a_dscale_that_is_no_number_above_0_is_refused),
         CASE(pairs_that_are_none_are_refused),

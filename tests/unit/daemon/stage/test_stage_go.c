@@ -19,7 +19,8 @@ enum {
     STEPS = 3,
     ADJUSTS = 2,
     REFS = 3,
-    ROOM = 4 * (18 + 7 * STEPS + 3 * ADJUSTS + MICROBATCHES * (SEQS + 1 + 2 * (SEQS / 2)))
+    LINES = 7, /* bytes */
+    ROOM = 4 * (18 + 3 + 7 * STEPS + 3 * ADJUSTS + MICROBATCHES * (SEQS + 1 + 2 * (SEQS / 2)))
 };
 
 static const uint32_t starts[3][SEQS + 1] = {{0, 5, 9}, {0, 1, 2, 3, 100}, {0}};
@@ -69,7 +70,7 @@ static void all_of_it_comes_back(void **state)
         go.hold = flags & 16;
         go.top = flags & 2 ? 20 : 0;
         size_t n = go_encode(bytes, &go);
-        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1, ADJUSTS), ROOM);
+        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1, ADJUSTS, LINES), ROOM);
         assert_int_equal(n, 4 * (18 + 7 * STEPS + 3 * ADJUSTS + 2 * REFS + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
@@ -94,6 +95,33 @@ static void all_of_it_comes_back(void **state)
         }
         go_done(&back);
         go_done(&back);
+    }
+}
+
+/* With any number of bytes; what fills up the last word is zero. */
+static void lines_come_back(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= LINES; n++) {
+        struct go go = example(), back;
+        uint8_t bytes[ROOM];
+        go.lines = "{\"a\":1}";
+        go.nlines = n;
+        const size_t size = go_encode(bytes, &go), filled = (n + 3) / 4 * 4;
+        assert_int_equal(size, 4 * (18 + 1 + 7 * STEPS + 3 * ADJUSTS + 2 * REFS + 3 + 6) + filled);
+        assert_int_equal(go_decode(&back, bytes, size, 100), 0);
+        assert_int_equal(back.nlines, n);
+        assert_memory_equal(back.lines, go.lines, n);
+        assert_memory_equal(back.choice.adjust, adjusts, sizeof adjusts);
+        go_done(&back);
+        bytes[4 * 19 + filled - 1] |= n < filled ? 1 : 0;
+        assert_int_equal(go_decode(&back, bytes, size, 100), n < filled ? -EBADMSG : 0);
+        if (n == filled)
+            go_done(&back);
+        memset(bytes + 4 * 18, 0, 4); /* the flag says that there are some */
+        assert_int_equal(go_decode(&back, bytes, size, 100), -EBADMSG);
+        memset(bytes + 4 * 18, 255, 4);
+        assert_int_equal(go_decode(&back, bytes, size, 100), -EBADMSG);
     }
 }
 
@@ -155,9 +183,8 @@ static void counts_are_not_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_of_it_comes_back),
-        cmocka_unit_test(a_stop_is_short),
-        cmocka_unit_test(nothing_may_be_missing),
+        cmocka_unit_test(all_of_it_comes_back),    cmocka_unit_test(lines_come_back),
+        cmocka_unit_test(a_stop_is_short),         cmocka_unit_test(nothing_may_be_missing),
         cmocka_unit_test(counts_are_not_believed),
     };
     return cmocka_run_group_tests_name("stage_go", tests, NULL, NULL);

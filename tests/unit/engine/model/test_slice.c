@@ -440,12 +440,12 @@ static void adapters(void **state)
 static void training(void **state)
 {
     (void)state;
-    static const size_t dense[] = {0, 1, 3, 4, 7};
-    for (size_t k = 0; k < sizeof dense / sizeof *dense; k++)
+    static const size_t which[] = {0, 1, 3, 4, 7, 2, 5, 6};
+    for (size_t k = 0; k < sizeof which / sizeof *which; k++)
         for (int full = 0; full < 2; full++) {
             struct world w;
             struct err err;
-            world_make(&w, dense[k] < 7 ? models[dense[k]] : wide, k % 2 ? "bfloat16" : "float32");
+            world_make(&w, which[k] < 7 ? models[which[k]] : wide, k % 2 ? "bfloat16" : "float32");
             w.tune = (struct tune){.kind = full ? TUNE_FULL : TUNE_LORA, .end_layer = w.c.layers};
             if (!full) {
                 w.tune.rank = 3;
@@ -458,7 +458,7 @@ static void training(void **state)
                 w.bits = 0;
                 check_training(&w, 2 + k % 2);
                 w.bits = compute == NUM_BYTES ? 8 : 4;
-                if (!full && dense[k] == 7)
+                if (!full && which[k] == 7)
                     check_training(&w, 3);
             }
             world_free(&w);

@@ -422,6 +422,31 @@ static void what_is_given_stays(void **state)
     }
 }
 
+/* The fast nodes are in no plan of several replicas, whether these have as many nodes or not. */
+static void nodes_apart_are_in_one_pipeline(void **state)
+{
+    (void)state;
+    static const uint32_t apart[] = {1u << 2, 1u << 1 | 1u << 2};
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        static struct world w;
+        struct parallel_found found[PARALLEL_MOST_FOUND];
+        struct unlike_found unlike;
+        struct err err = {""};
+        size_t n, several = 0;
+        make_world(&w, &clusters[7]);
+        w.req.apart = apart[i];
+        if (parallel_search(found, &n, &w.req, &err))
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < n; k++) {
+            several += found[k].replicas > 1;
+            assert_true(found[k].replicas == 1 || !(found[k].mask & apart[i]));
+        }
+        assert_true(several > 0);
+        assert_int_equal(unlike_search(&unlike, &w.req, &err), 0);
+        assert_true(i ? !unlike.schedule : unlike.schedule && !(unlike.mask & apart[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +456,7 @@ int main(void)
         cmocka_unit_test(what_cannot_run_is_not_found),
         cmocka_unit_test(a_look_at_all_with_shared_stages_finds_nothing_better),
         cmocka_unit_test(what_is_given_stays),
+        cmocka_unit_test(nodes_apart_are_in_one_pipeline),
         cmocka_unit_test(it_is_as_good_as_a_look_at_all),
     };
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);

@@ -288,8 +288,8 @@ static void test_decode(void **state)
     /* Slices all compute; the first one's last stage alone answers. */
     req = (struct plan_request){.program = PROGRAM_DECODE,
                                 .ranks = 4,
-                                .nreplicas = 2,
-                                .slices = true,
+                                .npipelines = 2,
+                                .slices = 2,
                                 .microbatches = 1,
                                 .want_token = true};
     plan = compile(&req);

@@ -20,7 +20,7 @@
 enum { MOST = 4, STAGES = 8 };
 
 struct world {
-    struct plan_replica replicas[MOST];
+    struct plan_pipeline pipelines[MOST];
     size_t parts[STAGES];
     struct plan_request req;
 };
@@ -39,11 +39,11 @@ static void world_init(struct world *w, const char *schedule, size_t places, siz
         struct sched *sched = NULL;
         const struct sched_request want = {.name = schedule, .ranks = places, .microbatches = end - first};
         assert_int_equal(sched_make(&sched, &want, NULL), 0);
-        w->replicas[d] = (struct plan_replica){sched, shares[d]};
+        w->pipelines[d] = (struct plan_pipeline){sched, shares[d]};
     }
     w->req = (struct plan_request){.program = PROGRAM_TRAIN,
-                                   .nreplicas = n,
-                                   .replicas = w->replicas,
+                                   .npipelines = n,
+                                   .pipelines = w->pipelines,
                                    .groups = groups,
                                    .parts = w->parts};
 }
@@ -51,7 +51,7 @@ static void world_init(struct world *w, const char *schedule, size_t places, siz
 static void world_done(struct world *w)
 {
     for (size_t d = 0; d < MOST; d++)
-        sched_free((struct sched *)w->replicas[d].sched);
+        sched_free((struct sched *)w->pipelines[d].sched);
 }
 
 static void refuse(const struct world *w, const char *why)
@@ -118,10 +118,10 @@ static void test_slices(void **state)
     struct sched *sched[3];
     for (size_t d = 0; d < 3; d++)
         assert_int_equal(sched_make(&sched[d], d == 2 ? &other : &want, NULL), 0);
-    w.replicas[0].sched = sched[0];
-    w.replicas[1].sched = sched[1];
+    w.pipelines[0].sched = sched[0];
+    w.pipelines[1].sched = sched[1];
     w.req = (struct plan_request){
-        .program = PROGRAM_TRAIN, .nreplicas = 2, .replicas = w.replicas, .groups = 1, .slices = true};
+        .program = PROGRAM_TRAIN, .npipelines = 2, .pipelines = w.pipelines, .groups = 1, .slices = 2};
     struct plan *plan = compile(&w.req);
     assert_int_equal(plan->microbatches, 2);
     assert_rank(plan, 0,
@@ -132,18 +132,93 @@ static void test_slices(void **state)
                 "0 update <scale@0.0");
     plan_free(plan);
     w.req.program = PROGRAM_FORWARD;
-    w.req.replicas = NULL;
+    w.req.pipelines = NULL;
     w.req.ranks = w.req.microbatches = 2;
     plan = compile(&w.req);
     assert_rank(plan, 1, "0 rows 1 <rows@0.1; 0F0[0]; 0F1[0]; 0 loss 0; 0 loss 1");
     plan_free(plan);
     w.req.program = PROGRAM_TRAIN;
     w.req.ranks = w.req.microbatches = 0;
-    w.req.replicas = w.replicas;
-    w.replicas[1].sched = sched[2];
+    w.req.pipelines = w.pipelines;
+    w.pipelines[1].sched = sched[2];
     refuse(&w, "slice 1 has another order");
     for (size_t d = 0; d < 3; d++)
         sched_free(sched[d]);
+}
+
+/* Slices of replicas: gradients go to the same slice of another replica, and one of each replica
+ * says the losses. */
+static void test_slices_of_replicas(void **state)
+{
+    (void)state;
+    struct world w = {.parts = {2}};
+    const struct sched_request want = {.name = "1f1b", .ranks = 1, .microbatches = 1};
+    struct sched *sched = NULL;
+    assert_int_equal(sched_make(&sched, &want, NULL), 0);
+    for (size_t k = 0; k < 4; k++)
+        w.pipelines[k] = (struct plan_pipeline){sched, 1};
+    w.req = (struct plan_request){.program = PROGRAM_TRAIN,
+                                  .npipelines = 4,
+                                  .slices = 2,
+                                  .pipelines = w.pipelines,
+                                  .groups = 2,
+                                  .parts = w.parts};
+    struct plan *plan = compile(&w.req);
+    assert_int_equal(plan->microbatches, 2);
+    assert_rank(plan, 0,
+                "0 rows 1 >rows@1.1; 0 rows 2 >rows@2.2; 0 rows 3 >rows@3.3; 0F0[0|; 0 loss "
+                "0; 0B0|0]; 0 give 1 >gradients of groups@2.1; 0 take 0 <gradients of "
+                "groups@2.0; 0 give 0 >sum of gradients@2.0; 0 take 1 <sum of gradients@2.1; "
+                "0 losses 0 <losses@2.0; 0 norm; 0 scale 0 >scale@1.0; 0 scale 0 >scale@2.0; "
+                "0 scale 0 >scale@3.0; 0 update");
+    assert_rank(plan, 1,
+                "0 rows 1 <rows@0.1; 0F0[0|; 0 loss 0; 0B0|0]; 0 give 1 >gradients of "
+                "groups@3.1; 0 take 0 <gradients of groups@3.0; 0 give 0 >sum of "
+                "gradients@3.0; 0 take 1 <sum of gradients@3.1; 0 norm; 0 update <scale@0.0");
+    assert_rank(plan, 2,
+                "0 rows 2 <rows@0.2; 0F1[0|; 0 loss 1; 0B1|0]; 0 give 0 >gradients of "
+                "groups@0.0; 0 take 1 <gradients of groups@0.1; 0 give 1 >sum of "
+                "gradients@0.1; 0 take 0 <sum of gradients@0.0; 0 norm >losses@0.0; 0 update "
+                "<scale@0.0");
+    assert_rank(plan, 3,
+                "0 rows 3 <rows@0.3; 0F1[0|; 0 loss 1; 0B1|0]; 0 give 0 >gradients of "
+                "groups@1.0; 0 take 1 <gradients of groups@1.1; 0 give 1 >sum of "
+                "gradients@1.1; 0 take 0 <sum of gradients@1.0; 0 norm; 0 update <scale@0.0");
+    plan_free(plan);
+    w.req.divided = true;
+    plan = compile(&w.req);
+    assert_rank(plan, 1,
+                "0 rows 1 <rows@0.1; 0F0[0|; 0 loss 0; 0B0|0]; 0 give 1 >gradients of "
+                "groups@3.1; 0 take 0 <gradients of groups@3.0; 0 squares 0 <sums of "
+                "squares@3.0; 0 norm; 0 update <scale@0.0; 0 give 0 >values@3.0; 0 take 1 "
+                "<values@3.1");
+    assert_rank(plan, 3,
+                "0 rows 3 <rows@0.3; 0F1[0|; 0 loss 1; 0B1|0]; 0 give 0 >gradients of "
+                "groups@1.0; 0 take 1 <gradients of groups@1.1; 0 norm >sums of squares@1.0; "
+                "0 update <scale@0.0; 0 give 1 >values@1.1; 0 take 0 <values@1.0");
+    plan_free(plan);
+    w.req.npipelines = 3;
+    refuse(&w, "a job has at most 4 replicas of 2 slices");
+    w.req = (struct plan_request){.program = PROGRAM_FORWARD,
+                                  .ranks = 4,
+                                  .npipelines = 4,
+                                  .slices = 2,
+                                  .pipelines = w.pipelines,
+                                  .groups = 2,
+                                  .microbatches = 2};
+    plan = compile(&w.req);
+    assert_rank(plan, 0,
+                "0 rows 1 >rows@1.1; 0 rows 2 >rows@2.2; 0 rows 3 >rows@3.3; 0F0[0]; 0 loss "
+                "0; 0 losses 0 <losses@2.0");
+    assert_rank(plan, 2, "0 rows 2 <rows@0.2; 0F1[0]; 0 loss 1; 0 losses 0 >losses@0.0");
+    assert_rank(plan, 3, "0 rows 3 <rows@0.3; 0F1[0]; 0 loss 1");
+    plan_free(plan);
+    w.req.program = PROGRAM_DECODE;
+    plan = compile(&w.req);
+    assert_rank(plan, 1, "0 rows 1 <rows@0.1; 0F0[0]; 0F1[0]");
+    assert_rank(plan, 2, "");
+    plan_free(plan);
+    sched_free(sched);
 }
 
 /* An embedding that is updated in slices goes to the head's copy once all of them are here. */
@@ -171,7 +246,7 @@ static void test_divided_save(void **state)
     (void)state;
     const size_t first[] = {0, 1, 2}, pieces[] = {0, 1, 2, 3, 4};
     struct plan_request req = {
-        .program = PROGRAM_SAVE, .ranks = 4, .nreplicas = 2, .first = first, .pieces = pieces};
+        .program = PROGRAM_SAVE, .ranks = 4, .npipelines = 2, .first = first, .pieces = pieces};
     for (int divided = 0; divided < 2; divided++) {
         req.divided = divided;
         struct plan *plan = compile(&req);
@@ -187,11 +262,11 @@ static void test_divided_save(void **state)
 static void test_losses(void **state)
 {
     (void)state;
-    struct plan_replica shares[] = {{NULL, 2}, {NULL, 1}, {NULL, 1}};
+    struct plan_pipeline shares[] = {{NULL, 2}, {NULL, 1}, {NULL, 1}};
     struct plan_request req = {.program = PROGRAM_FORWARD,
                                .ranks = 3,
-                               .nreplicas = 3,
-                               .replicas = shares,
+                               .npipelines = 3,
+                               .pipelines = shares,
                                .groups = 4,
                                .microbatches = 3};
     struct plan *plan = compile(&req);
@@ -241,9 +316,9 @@ static void test_who_talks(void **state)
                        n);
             struct plan *plan = compile(&w.req);
             const struct plan_shape shape =
-                plan_shape_equal(plan->ranks, n, w.replicas[0].sched->rank_of_stage);
+                plan_shape_equal(plan->ranks, n, w.pipelines[0].sched->rank_of_stage);
             for (uint32_t r = 0; r < plan->ranks; r++) {
-                assert_int_equal(plan_shape_replica(&shape, r), r / places);
+                assert_int_equal(plan_shape_pipeline(&shape, r), r / places);
                 assert_int_equal(plan_shape_place(&shape, r), plan_place_of(places, r));
                 assert_false(plan_ranks_talk(&shape, plan->stages, r, r));
                 assert_int_equal(plan_place_of(places, plan_rank_at(places, r / places, r % places)),
@@ -266,14 +341,14 @@ static void unlike_init(struct world *w, size_t m)
 {
     struct sched *fine = NULL;
     world_init(w, "1f1b", 1, m, (size_t[]){1, 1}, 2);
-    assert_int_equal(sched_refine(&fine, w->replicas[0].sched, 2, (uint32_t[]){0, 0}, NULL), 0);
-    sched_free((struct sched *)w->replicas[0].sched);
-    w->replicas[0].sched = fine;
+    assert_int_equal(sched_refine(&fine, w->pipelines[0].sched, 2, (uint32_t[]){0, 0}, NULL), 0);
+    sched_free((struct sched *)w->pipelines[0].sched);
+    w->pipelines[0].sched = fine;
     const struct sched_request want = {
-        .name = "1f1b", .ranks = 2, .microbatches = w->replicas[1].sched->microbatches};
-    sched_free((struct sched *)w->replicas[1].sched);
+        .name = "1f1b", .ranks = 2, .microbatches = w->pipelines[1].sched->microbatches};
+    sched_free((struct sched *)w->pipelines[1].sched);
     assert_int_equal(sched_make(&fine, &want, NULL), 0);
-    w->replicas[1].sched = fine;
+    w->pipelines[1].sched = fine;
 }
 
 static void test_unlike(void **state)
@@ -292,7 +367,7 @@ static void test_unlike(void **state)
                 "0 give 0 >sum of gradients@2.0; 0 take 1 <sum of gradients@2.1; 0 losses 0 <losses@2.0; "
                 "0 norm; 0 scale 0 >scale@2.0; 0 update; 1 update");
     const struct plan_shape shape = {
-        .replicas = 2, .first = {0, 1, 3}, .place = {w.replicas[0].sched->rank_of_stage, NULL}};
+        .pipelines = 2, .first = {0, 1, 3}, .place = {w.pipelines[0].sched->rank_of_stage, NULL}};
     for (uint32_t a = 0; a < 3; a++)
         for (uint32_t b = 0; b < 3; b++)
             assert_int_equal(plan_ranks_talk(&shape, 2, a, b), a != b);
@@ -305,15 +380,15 @@ static void test_unlike_without_schedules(void **state)
 {
     (void)state;
     const uint32_t alone[] = {0, 0};
-    const struct plan_shape shape = {.replicas = 2, .first = {0, 1, 3}, .place = {alone, NULL}};
-    struct plan_replica shares[] = {{NULL, 1}, {NULL, 1}};
+    const struct plan_shape shape = {.pipelines = 2, .first = {0, 1, 3}, .place = {alone, NULL}};
+    struct plan_pipeline shares[] = {{NULL, 1}, {NULL, 1}};
     const size_t first[] = {0, 1, 2}, pieces[] = {0, 1, 2, 3, 4};
     struct plan_request req = {.program = PROGRAM_FORWARD,
                                .ranks = 3,
-                               .nreplicas = 2,
+                               .npipelines = 2,
                                .shape = shape,
                                .stages = 2,
-                               .replicas = shares,
+                               .pipelines = shares,
                                .groups = 2,
                                .microbatches = 2};
     struct plan *plan = compile(&req);
@@ -323,7 +398,7 @@ static void test_unlike_without_schedules(void **state)
     plan_free(plan);
     req = (struct plan_request){.program = PROGRAM_LOAD,
                                 .ranks = 3,
-                                .nreplicas = 2,
+                                .npipelines = 2,
                                 .shape = shape,
                                 .stages = 2,
                                 .tied = true,
@@ -348,10 +423,10 @@ static void test_refused(void **state)
     w.req.groups = 3;
     refuse(&w, "2 replicas have 2 groups of 4 microbatches together, but a step has 3 groups");
     w.req.groups = 2;
-    w.replicas[0].groups = 0;
-    w.replicas[1].groups = 2;
+    w.pipelines[0].groups = 0;
+    w.pipelines[1].groups = 2;
     refuse(&w, "replica 0 has 0 groups, which are 0 microbatches, but its schedule is for 2");
-    w.replicas[0].groups = w.replicas[1].groups = 1;
+    w.pipelines[0].groups = w.pipelines[1].groups = 1;
     w.req.divided = true;
     w.parts[1] = 3;
     refuse(&w, "the gradients of stage 1 go in 3 parts, and 2 replicas update as many each");
@@ -359,11 +434,11 @@ static void test_refused(void **state)
     w.req.parts = NULL;
     refuse(&w, "say in how many parts");
     w.req.parts = w.parts;
-    w.req.replicas = NULL;
+    w.req.pipelines = NULL;
     refuse(&w, "2 replicas need a schedule each");
-    w.req.nreplicas = PLAN_MAX_REPLICAS + 1;
+    w.req.npipelines = PLAN_MAX_REPLICAS + 1;
     w.req.program = PROGRAM_FORWARD;
-    w.req.ranks = w.req.nreplicas;
+    w.req.ranks = w.req.npipelines;
     w.req.microbatches = 1;
     refuse(&w, "cannot be those of 9 replicas");
     world_done(&w);
@@ -394,12 +469,19 @@ static void test_groups_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_alone),      cmocka_unit_test(test_divided),
-        cmocka_unit_test(test_slices),         cmocka_unit_test(test_divided_and_tied),
-        cmocka_unit_test(test_divided_save),   cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_where_they_lie), cmocka_unit_test(test_who_talks),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_groups_left),
-        cmocka_unit_test(test_unlike),         cmocka_unit_test(test_unlike_without_schedules),
+        cmocka_unit_test(test_two_alone),
+        cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_slices_of_replicas),
+        cmocka_unit_test(test_divided_and_tied),
+        cmocka_unit_test(test_divided_save),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_where_they_lie),
+        cmocka_unit_test(test_who_talks),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_groups_left),
+        cmocka_unit_test(test_unlike),
+        cmocka_unit_test(test_unlike_without_schedules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

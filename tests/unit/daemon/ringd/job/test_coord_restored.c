@@ -424,6 +424,127 @@ static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
     h->coord = NULL;
 }
 
+static json_t *step_line(unsigned number)
+{
+    return json_pack("{s:s s:i s:i s:f s:i}", "ev", "step", "step", number, "steps", 5, "loss", 1.0, "tokens",
+                     8);
+}
+
+/* Rank 1 has lines of steps `first` to `last`. */
+static void say_ready_with_lines(struct head *h, const struct job *job, unsigned first, unsigned last)
+{
+    json_t *lines = json_array();
+    while (first + json_array_size(lines) <= last)
+        json_array_append_new(lines, step_line(first + (unsigned)json_array_size(lines)));
+    say(h, job, 1, "job-ready",
+        json_pack("{s:[[i,i]] s:{s:{s:{s:i}} s:o}}", "layers", 1, 2, "lines", "before", "step", "", first - 1,
+                  "lines", lines));
+    say(h, job, 0, "job-ready",
+        json_pack("{s:[[i,i]] s:[{s:i s:[[i,i]]}]}", "layers", 0, 1, "held", "step", 4, "units", 0, 99));
+    all_say(h, job, "job-connected");
+    assert_int_equal(job->state, JOB_RUNNING);
+}
+
+static const json_t *last_sent(const struct head *h, const char *kind)
+{
+    for (size_t i = json_array_size(h->sent); i-- > 0;) {
+        const json_t *message = json_array_get(h->sent, i);
+        if (!strcmp(json_string_value(json_object_get(message, "kind")), kind))
+            return message;
+    }
+    return NULL;
+}
+
+static void holds_tokens(struct head *h, unsigned tokens)
+{
+    char *unfinished = store_unfinished(h->store), want[40];
+    snprintf(want, sizeof want, "\"tokens\":%u,", tokens);
+    assert_non_null(strstr(unfinished, want));
+    free(unfinished);
+}
+
+/* The daemon stood still, and then ended: what it did not hear from its own stage rank 1 knows. */
+static void what_rank_1_has_heard_is_said_once(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    step(h, job, 2);
+    job = reopen(h, job);
+    look(h);
+    say_planned(h, job);
+    assert_int_equal(json_integer_value(json_object_get(last_sent(h, "job-open"), "said")), 2);
+    say_ready_with_lines(h, job, 2, 4);
+    assert_int_equal(json_integer_value(json_object_get(job->restore, "step")), 4);
+    assert_int_equal(job->step, 4);
+    assert_true(job_has_said(job, "step", "", 4));
+    holds_tokens(h, 4 * 8);
+}
+
+static void lines_behind_a_gap_are_of_no_use(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    job = reopen(h, job);
+    look(h);
+    say_planned(h, job);
+    say_ready_with_lines(h, job, 3, 4);
+    assert_null(job->restore);
+    assert_int_equal(job->step, 1);
+    holds_tokens(h, 8);
+}
+
+/* The file of --log went with the machine, of these steps as well. */
+static void lines_of_others_bring_no_file_back(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    struct job *lost = (struct job *)reopen(h, job);
+    look(h);
+    say_planned(h, lost);
+    lost->is_log_lost = true; /* as another boot_id in the store makes it */
+    lost->log_lost = 1;
+    say_ready_with_lines(h, lost, 2, 4);
+    assert_null(lost->restore);
+}
+
+/* Of the steps that were left out no copy tells. */
+static void what_was_decided_comes_with_the_lines(void **state)
+{
+    struct head *h = *state;
+    for (int knows = 0; knows <= 1; knows++) {
+        open_coord(h, 0, JOB_QUEUED);
+        json_t *spec = json_pack("{s:s s:s s:s s:i s:s}", "model", "/m", "data", "/d", "adapter_out", "/out",
+                                 "iters", 5, "on_nan", "skip");
+        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+        run(h, job);
+        so_far(h, job, 0, 0);
+        step(h, job, 1);
+        job = reopen(h, job);
+        look(h);
+        say_planned(h, job);
+        json_t *so = json_pack("{s:s s:i s:{s:i}}", "ev", "so-far", "step", 0, "so_far", "skipped", 0);
+        json_t *before = knows ? json_pack("{s:{s:O}}", "so-far", "", so) : json_object();
+        say(h, job, 1, "job-ready",
+            json_pack("{s:[[i,i]] s:{s:o s:[o,o]}}", "layers", 1, 2, "lines", "before", before, "lines",
+                      step_line(1), step_line(2)));
+        say(h, job, 0, "job-ready",
+            json_pack("{s:[[i,i]] s:[{s:i s:[[i,i]]}]}", "layers", 0, 1, "held", "step", 2, "units", 0, 99));
+        all_say(h, job, "job-connected");
+        json_decref(so);
+        assert_int_equal(json_integer_value(json_object_get(job->restore, "step")), knows ? 2 : 0);
+        assert_int_equal(coord_cancel(h->coord, job->id), 0);
+        all_say(h, job, "job-stopped");
+        coord_free(h->coord);
+    }
+    h->coord = NULL;
+}
+
 /* It has fitted on as many nodes as it had: with fewer it waits, as one that ran here would. */
 static void a_job_that_is_taken_over_behind_another_waits_for_its_nodes(void **state)
 {
@@ -467,6 +588,10 @@ int main(void)
         WITH_HEAD(a_record_that_cannot_be_read_is_closed),
         WITH_HEAD(copies_are_of_steps_that_were_said),
         WITH_HEAD(no_copy_stands_for_lines_that_are_lost),
+        WITH_HEAD(what_rank_1_has_heard_is_said_once),
+        WITH_HEAD(lines_behind_a_gap_are_of_no_use),
+        WITH_HEAD(lines_of_others_bring_no_file_back),
+        WITH_HEAD(what_was_decided_comes_with_the_lines),
         WITH_HEAD(no_copy_stands_for_a_best_adapter_that_is_lost),
         WITH_HEAD(what_was_said_is_on_the_disk_before_a_save),
         WITH_HEAD(a_job_that_is_taken_over_behind_another_waits_for_its_nodes),

@@ -160,6 +160,30 @@ static void another_job_leaves_copies_alone(void **state)
     assert_int_equal(t->worker->held.n, 0);
 }
 
+/* The words of rank 0 belong to the copies, and go with them. */
+static void lines_are_kept_as_long_as_copies(void **state)
+{
+    struct test *t = *state;
+    const struct origin other = {.head = {1}, .job = JOB + 1};
+    static const char lines[] =
+        "say '{\"ev\":\"lines\",\"lines\":\"{\\\"ev\\\":\\\"said\\\",\\\"said\\\":{}}\\n\"}'; kill -SEGV $$";
+    for (int done = 0; done <= 1; done++) {
+        plan(t, lines);
+        assert_non_null(t->worker->lines.before);
+        if (done) {
+            plan(t, "say '{\"ev\":\"done\"}'");
+        } else {
+            stage_script_write(t->script, "say '{\"ev\":\"failed\",\"error\":\"\"}'");
+            worker_plan(t->worker, JOB + 1, 0, &other, JOB_GENERATE, json_object(), json_array(), NULL);
+            event_base_dispatch(t->alone.base);
+            assert_non_null(t->worker->lines.before);
+            worker_plan(t->worker, JOB + 1, 1, &other, JOB_TRAIN, json_object(), json_array(), NULL);
+            event_base_dispatch(t->alone.base);
+        }
+        assert_null(t->worker->lines.before);
+    }
+}
+
 /* What the head has to say is read before a stage starts. */
 static void a_plan_that_does_not_fit_is_refused(void **state)
 {
@@ -264,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_head_hears_how_a_stage_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_job_leaves_copies_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lines_are_kept_as_long_as_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_plan_that_does_not_fit_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_stage_lacks_is_brought, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_node_is_told_who_has_it, set_up, tear_down),
