@@ -172,9 +172,10 @@ static void read_parallel(struct job_spec *s, struct rules *r)
         "--parallel takes dp=D for D replicas of the pipeline, tp=T for T nodes that share each stage, pp=P "
         "for P stages, or several of these: dp=2,tp=2,pp=2; pp=1+2 for a replica of one node and one of "
         "two; or auto");
-    demand(r, is_good || trains,
-           "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2; for "
-           "generate also auto");
+    demand(
+        r, is_good || trains,
+        "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2; for "
+        "generate also auto");
     demand(
         r, s->slices < 2 || !*s->unlike,
         "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "

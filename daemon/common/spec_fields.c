@@ -391,7 +391,8 @@ static const struct field spec_fields[] = {
         "train D replicas of a pipeline of P nodes, which share the microbatches of each step (default: dp=1 "
         "on all nodes); the result is the same to the bit. pp=1+2: one replica on the node that is asked, "
         "one on the next two. With tp=T, T nodes share each stage, in each replica. auto measures the nodes "
-        "and chooses dp, pp and nodes; with it --schedule is auto, too, unless given. It also chooses the "
+        "and chooses dp, tp, pp and nodes; with it --schedule is auto, too, unless given. It also chooses "
+        "the "
         "rows of a microbatch, which changes last bits: give --micro-batch-size to keep them"),
     TEXT("parallel", GENERATE, parallel, "auto|tp=T,pp=P",
          "cut the model into P stages, and have T nodes share each of them: they compute each token together "

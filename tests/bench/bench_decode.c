@@ -9,27 +9,13 @@
 
 #include "daemon/stage/plan/stage_machine.h"
 #include "model/stage.h"
-#include "num/quant.h"
+#include "tests/bench/bench_work.h"
 
 enum {
     PROMPT = 8,
     NEW_TOKENS = 32,
     REPEATS = 5,
 };
-
-/* Bytes of the matrices a token is multiplied with: the layers', of experts those it goes to, and
- * the head's. */
-static double weight_bytes(const struct config *c, size_t bits)
-{
-    const double attention = 2.0 * (double)(c->heads + c->kv_heads) * (double)(c->head * c->dim);
-    double layers = 0;
-    for (size_t l = 0; l < c->layers; l++) {
-        const size_t ffn = config_has_experts(c, l) ? c->moe.chosen * c->moe.ffn + c->moe.shared_ffn : c->ffn;
-        layers += attention + 3.0 * (double)c->dim * (double)ffn;
-    }
-    const double each = bits ? (double)bits / 8 + 2.0 * 2 / QUANT_GROUP : (double)dtype_size(c->dtype);
-    return each * (layers + (double)c->vocab * (double)c->dim);
-}
 
 static void decode(struct stage *s, size_t at, size_t n)
 {
@@ -90,7 +76,7 @@ static int child(const char *name, char *model, int threads)
     char what[64];
     snprintf(what, sizeof what, "decode, %s, %d thread%s", name, threads, threads > 1 ? "s" : "");
     bench_print(&(struct bench_row){what, "tokens/s", "reading memory", "GB/s",
-                                    1e-9 * weight_bytes(&spec.config, bits), 0},
+                                    1e-9 * bench_token_bytes(&spec.config, bits), 0},
                 &s);
     machine_free(machine);
     stage_close(stage);

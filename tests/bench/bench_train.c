@@ -17,6 +17,7 @@
 
 #include "model/stage.h"
 #include "num/rng.h"
+#include "tests/bench/bench_work.h"
 
 #define PYTHON "/usr/bin/python3" /* Debian's, whose python3-torch it is */
 #define AGAIN "RINGD_BENCH_AGAIN" /* set: this process has a stage's environment */
@@ -227,8 +228,7 @@ static void bench_prefill(const char *name, const char *model, int threads, enum
     }
     char what[64];
     label(what, "prefill of 512", name, threads);
-    const struct config *c = &b.spec.config;
-    const double gflop = 1e-9 * (2 * layer_params(c) + attention_flop(c, PROMPT));
+    const double gflop = bench_prompt_gflop(&b.spec.config, PROMPT);
     bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, prefill_goal[compute]}, &s);
     bench_sgemm_done(&sgemm);
     bed_close(&b);

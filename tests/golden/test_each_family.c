@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every family can do, of each the golden case or, where none was recorded, random weights for
- * a config of tests/data/families: training has the bits of one stage in a chain, of an adapter on
- * stored and quantized weights and of the whole model; what was trained loads again, an adapter from
- * both of its forms; merged it computes what model and adapter do; and a model that was converted
- * computes what it did. tests/system/each.sh asks the programs for the rest. */
+ * What every family can do, of each the golden case or, where none was recorded, random weights
+ * for a config of tests/data/families. Training has the bits of one stage in a chain: of an adapter
+ * on stored and quantized weights, and of the whole model. What was trained loads again, an adapter
+ * from both of its forms. Merged it computes what model and adapter do, and a model that was
+ * converted computes what it did. tests/system/each.sh asks the programs for the rest. */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>

@@ -18,8 +18,8 @@ static double gather_seconds(const struct sharing_table *s, size_t slices, const
         handled = fmax(handled, s->whole->handling[node[a]] * all->bytes);
         for (size_t b = 0; b < slices; b++)
             if (b != a)
-                cable = fmax(cable, gather_way_seconds(&s->way[node[a] * nodes + node[b]],
-                                                       all->bytes / all->times));
+                cable = fmax(cable,
+                             gather_way_seconds(&s->way[node[a] * nodes + node[b]], all->bytes / all->times));
     }
     return all->times * cable + handled;
 }

@@ -11,12 +11,12 @@
 #include "daemon/stage/plan/stage_survey.h"
 
 struct sharing_slices {
-    struct search *search;       /* owned: with what a slice costs; NULL: so many nodes cannot share a stage */
+    struct search *search; /* owned: with what a slice costs; NULL: so many nodes cannot share a stage */
     struct slice_trains *gathers; /* owned: [cuts · units] */
     bool is_timed;
 };
 struct sharing_table {
-    const struct search *whole; /* borrowed: what a whole layer costs */
+    const struct search *whole;                           /* borrowed: what a whole layer costs */
     struct gather_way way[JOB_MAX_RANKS * JOB_MAX_RANKS]; /* between two nodes */
     struct sharing_slices of[SLICE_MOST + 1];             /* by how many nodes share a stage */
     struct parallel_sharing ask;                          /* as parallel_request wants it */
