@@ -146,12 +146,12 @@ holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s
 on 1 plan score --model "$llama" --data "$tables" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
 
-# Of a generation the nodes are looked for, too: a small model is fastest on one. It gives the same tokens.
+# Of a generation the nodes are looked for, too: the layout whose answer is there first, as was measured. It gives the same tokens.
 on 1 plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.txt 2>&1 || fail "plan generate: $(cat answer.txt)"
-holds "the nodes of an answer" answer.txt '^--parallel auto takes 1 node: n1 takes part'
-holds "the layouts of an answer" answer.txt '^  tp=1,pp=2 +n1, n[23] +[0-9.e-]+ s +[0-9.e-]+ ms +[0-9.e-]+ s'
+holds "the nodes of an answer" answer.txt '^--parallel auto takes [123] nodes?: n1 '
+holds "the layouts of an answer" answer.txt '^  tp=[12],pp=[12] +n1, n[23] +[0-9.e-]+ s +[0-9.e-]+ ms +[0-9.e-]+ s'
 on 1 --json plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.json 2>answer.err || fail "plan: $(cat answer.err)"
-jq -e '.plan.speed.choices | length == 3 and .[0].parallel == "tp=1,pp=1" and .[0].seconds <= .[1].seconds and .[1].seconds <= .[2].seconds' answer.json >/dev/null ||
+jq -e '.plan.speed.choices | length == 3 and .[0].seconds <= .[1].seconds and .[1].seconds <= .[2].seconds' answer.json >/dev/null ||
     fail "the layouts of an answer: $(jq -c .plan.speed answer.json)"
 on 1 --json generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >auto.out 2>run.err || fail "generate: $(cat run.err)"
 on 1 --json generate --model "$llama" --max-tokens 20 "Once upon a time" >plain.out 2>run.err || fail "generate: $(cat run.err)"
