@@ -40,13 +40,6 @@ are_kept() {
     done
 }
 
-# back NODE: it is started again, and the ring is closed
-back() {
-    since=$(next_line "$(log_of 1)")
-    start_node "$1"
-    await_ring 1 "$since"
-}
-
 # A stage process is killed, on another node and on the head, and one on each of two nodes.
 for node in 2 1 "1 3"; do
     name=stage$(echo "$node" | tr -d ' ')
@@ -101,7 +94,7 @@ done_as_undisturbed fewer
 holds "what ringctl said" "$work/fewer.err" 'was interrupted at .* after step [0-9]+: node n2 is gone: .*; it waits for n2 until .*, then goes on without'
 holds "what ringctl said" "$work/fewer.err" 'is planned again on 2 nodes'
 goes_on_from_memory fewer
-back 2
+rejoin 2
 
 # Of replicas a stage process is killed; then a node stays away, and the job goes on with one replica less.
 train replicas --parallel dp=3
@@ -115,7 +108,7 @@ stop_node 2 KILL
 done_as_undisturbed replica
 holds "what ringctl said" "$work/replica.err" 'is planned again on 2 nodes'
 goes_on_from_memory replica
-back 2
+rejoin 2
 
 # Of nodes that share a stage likewise: who gathers from the lost one fails, and those that are left go on by themselves.
 train shared --parallel tp=3
@@ -129,7 +122,7 @@ stop_node 2 KILL
 done_as_undisturbed alone
 holds "what ringctl said" "$work/alone.err" 'is planned again on 2 nodes'
 goes_on_from_memory alone
-back 2
+rejoin 2
 
 # Of replicas with unlike numbers of nodes likewise: those that are left go on as one pipeline.
 train unlike --parallel pp=1+2
@@ -143,7 +136,7 @@ stop_node 2 KILL
 done_as_undisturbed left
 holds "what ringctl said" "$work/left.err" 'is planned again on 2 nodes'
 goes_on_from_memory left
-back 2
+rejoin 2
 
 # Several adapters at once.
 train undisturbed2 --save-every 3 --iters 120 --sweep lr=1e-4,3e-4

@@ -102,8 +102,7 @@ ended fewer
 the_same fewer wild
 holds "what ringctl said" "$work/fewer.err" 'was interrupted at .* after token [0-9]+: node n2 is gone: .*; it waits for n2 until .*, then goes on without'
 holds "what ringctl said" "$work/fewer.err" 'is planned again on 2 nodes'
-start_node 2
-await_ring 1 "$(next_line "$(log_of 1)")"
+rejoin 2
 
 # The head's own daemon is killed, twice, and another one goes on; who follows the text reads it once.
 wild head
@@ -197,8 +196,7 @@ say_line quiet "And then"
 answered quiet 3
 over quiet
 the_same quiet calm
-start_node 2
-await_ring 1 "$(next_line "$(log_of 1)")"
+rejoin 2
 
 # Others do not wait for a conversation that waits for a node; it goes on with the next line once the node is back.
 chat yields --on-loss wait

@@ -37,6 +37,12 @@ start_node() {
 
 # The ring is closed in the eyes of node N, said at or after that line of its log.
 await_ring() { await_line "$(log_of "$1")" 'a ring of 3' 20 "${2:-1}"; }
+# rejoin NODE: it is started again, and the ring is closed once more
+rejoin() {
+    since=$(next_line "$(log_of 1)")
+    start_node "$1"
+    await_ring 1 "$since"
+}
 
 start_ring() {
     for node_number in 1 2 3; do
