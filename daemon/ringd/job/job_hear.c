@@ -10,6 +10,7 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
+#include "daemon/ringd/job/survive/line_log.h"
 #include "daemon/ringd/job/survive/pace.h"
 #include "daemon/common/layers_text.h"
 #include "daemon/ringd/log.h"
@@ -146,8 +147,7 @@ static uint64_t step_of(const json_t *event)
 /* Lines of the history that a stage does not say again. */
 static bool is_said_once(const char *kind)
 {
-    return !strcmp(kind, "step") || !strcmp(kind, "valid") || !strcmp(kind, "sample") ||
-           !strcmp(kind, "skipped");
+    return line_log_keeps(kind) && strcmp(kind, "so-far") != 0;
 }
 
 static const char *adapter_of(const json_t *event)
@@ -406,9 +406,9 @@ static bool is_missed(const struct job *job, const json_t *line)
 }
 
 void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
-                    const json_t *told)
+                    const json_t *kept)
 {
-    const json_t *before = json_object_get(told, "before");
+    const json_t *before = json_object_get(kept, "before");
     const char *adapter;
     json_t *line;
     const uint64_t step = job->step;
@@ -418,7 +418,7 @@ void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job
     json_object_foreach (json_object_get(before, "so-far"), adapter, line)
         if (!is_decided(job, line))
             keep_so_far(job, line);
-    json_array_foreach (json_object_get(told, "lines"), i, line) {
+    json_array_foreach (json_object_get(kept, "lines"), i, line) {
         json_t *body = json_pack("{s:O}", "event", line);
         if (is_missed(job, line))
             job_hear_event(l, metrics, job, 0, body);

@@ -39,7 +39,7 @@ bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, cons
 /* "lines" of a rank that is ready: what rank 0 said in an attempt before, as that node has it
  * (survive/line_log.h). What this head has not heard it hears now, if nothing is missing before. */
 void job_hear_lines(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
-                    const json_t *told);
+                    const json_t *kept);
 /* The way to the rank `to` goes through another node now, or is direct again. */
 void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
 

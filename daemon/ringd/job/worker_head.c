@@ -23,11 +23,11 @@ struct noting {
 
 static void say_ready(struct worker *w, const json_t *event)
 {
-    json_t *told = json_deep_copy(event), *lines = w->trains ? line_log_encode(&w->lines, w->said) : NULL;
+    json_t *ready = json_deep_copy(event), *lines = w->trains ? line_log_encode(&w->lines, w->said) : NULL;
     w->state = WORKER_READY;
     if (lines)
-        json_object_set_new(told, "lines", lines);
-    worker_tell(w, "job-ready", told);
+        json_object_set_new(ready, "lines", lines);
+    worker_tell(w, "job-ready", ready);
     timer_set_ms(w->again, WORKER_AGAIN_MS);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/survive/line_log.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,15 +38,20 @@ static json_t *parse(const char *text, size_t n)
     return NULL;
 }
 
-/* Another node's words: of these kinds the next head makes use. */
-static bool is_line(const json_t *line, size_t n)
+bool line_log_keeps(const char *kind)
 {
     static const char *const kinds[] = {"step", "valid", "sample", "skipped", "so-far"};
-    const char *kind = text_of(line, "ev");
     size_t i = 0;
     while (i < sizeof kinds / sizeof *kinds && strcmp(kind, kinds[i]) != 0)
         i++;
-    return i < sizeof kinds / sizeof *kinds && json_is_integer(json_object_get(line, "step")) &&
+    return i < sizeof kinds / sizeof *kinds;
+}
+
+/* Another node's words: the next head makes use of them. */
+static bool is_line(const json_t *line, size_t n)
+{
+    const char *kind = text_of(line, "ev");
+    return line_log_keeps(kind) && json_is_integer(json_object_get(line, "step")) &&
            json_integer_value(json_object_get(line, "step")) >= 0 &&
            strlen(text_of(line, "adapter")) <= JOB_ADAPTER_NAME &&
            (n <= SO_FAR_BYTES || strcmp(kind, "so-far") != 0);

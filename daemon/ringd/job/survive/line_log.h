@@ -9,6 +9,7 @@
 #define DAEMON_LINE_LOG_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,8 @@ struct line_log {
     size_t bytes;
 };
 
+/* Events that are kept: what is said once of a step, and "so-far". */
+bool line_log_keeps(const char *kind);
 /* The stage's event "lines": JSON objects, a line each. The first of an attempt, "said", takes the
  * place of all there was. What cannot be read leaves nothing, for there would be a gap. */
 void line_log_add(struct line_log *l, const json_t *event);
