@@ -387,7 +387,7 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           TEXT("list", MODEL_CONTENT, .doc = "the hash of its list of blocks, if those nodes know it"),
           LIST("from", .doc = "ids of two of its neighbours at most, in hex")}},
     [MESSAGE_MODEL_TOLD] =
-        {"model-told",
+        {"model-progress",
          MESSAGE_FROM_MEMBER,
          "to who wants it: how much of the outline is there; again while that changes",
          {TEXT("model", MODEL_NAME - 1, NEEDED, .doc = "as it was asked for"),

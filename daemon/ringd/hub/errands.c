@@ -81,7 +81,7 @@ static json_t *told_message(const struct errands *e, const char *model)
     const bool failed = !content && p && pull_state(p) == PULL_FAILED;
     if (p)
         pull_amounts(p, &done, &total, &rate);
-    return json_pack("{s:s s:s s:b s:b s:I s:I s:I s:s* s:s* s:s*}", "kind", "model-told", "model", model,
+    return json_pack("{s:s s:s s:b s:b s:I s:I s:I s:s* s:s* s:s*}", "kind", "model-progress", "model", model,
                      "ready", content != NULL, "whole", e->setup.is_whole(e->setup.owner, model), "done",
                      (json_int_t)done, "total", (json_int_t)total, "rate", (json_int_t)rate, "why",
                      failed ? pull_why(p) : NULL, "content", content && *content ? content : NULL, "list",

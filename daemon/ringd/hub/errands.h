@@ -44,7 +44,7 @@ json_t *errands_holders(const struct errands *e, const char *model, bool *ret_pa
 /* How much of a model is here has changed: those that wait for it hear so. */
 void errands_tell(struct errands *e, const char *model);
 
-/* Messages, whose fields have been checked: "model-want" and "model-told". */
+/* Messages, whose fields have been checked: "model-want" and "model-progress". */
 void errands_take_want(struct errands *e, const uint8_t from[16], const json_t *body);
 void errands_take_told(struct errands *e, const uint8_t from[16], const json_t *body);
 

@@ -101,7 +101,7 @@ void supply_forget_travel(struct supply *s, const struct spawn *stage);
 /* A job begins with it here. */
 void supply_used(struct supply *s, const char *model);
 
-/* Messages, whose fields have been checked: "model-want", "model-told", "model-push",
+/* Messages, whose fields have been checked: "model-want", "model-progress", "model-push",
  * "model-pushed", "model-give", "model-denied", "model-census" and "model-counted". */
 void supply_take_want(struct supply *s, const uint8_t from[16], const json_t *body);
 void supply_take_told(struct supply *s, const uint8_t from[16], const json_t *body);
