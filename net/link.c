@@ -11,6 +11,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -290,15 +292,39 @@ static bool can_say_bye(const struct link *link)
            (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind != LINK_DATA));
 }
 
-/* Says goodbye and waits, a second at most, until the peer has closed too: closing first, with
- * bytes of the peer unread, would make the kernel throw away what is still on its way out, the
- * reason first of all. */
+/* Bytes that the peer's kernel has not confirmed. */
+static size_t count_unsent(const struct link *link)
+{
+    int in_kernel = 0;
+
+    if (ioctl(link->fd, SIOCOUTQ, &in_kernel))
+        in_kernel = 0;
+    return evbuffer_get_length(bufferevent_get_output(link->bev)) + (size_t)in_kernel;
+}
+
+bool link_lingers(struct link *link)
+{
+    const size_t unsent = link->bev ? count_unsent(link) : 0;
+
+    if (unsent >= link->unsent || !link->lingers)
+        return false;
+    link->unsent = unsent;
+    link->lingers--;
+    link_arm(link, LINK_LINGER_US);
+    return true;
+}
+
+/* Says goodbye and waits until the peer has closed too, a second at most after the last bytes left:
+ * closing first, with bytes of the peer unread, would make the kernel throw away what is still on
+ * its way out, the reason first of all. */
 static void linger(struct link *link, uint8_t code, const char *text)
 {
     link_session_bye(link, code, text);
     evbuffer_drain(bufferevent_get_input(link->bev), SIZE_MAX);
     bufferevent_setwatermark(link->bev, EV_READ, 0, 0);
     bufferevent_enable(link->bev, EV_READ | EV_WRITE);
+    link->unsent = count_unsent(link);
+    link->lingers = LINK_LINGERS;
 }
 
 void link_close(struct link *link, enum link_end end, const char *text)

@@ -146,7 +146,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
                   (double)link->handshake_us / 1e6);
         break;
     case LINK_UP: link_session_tick(link); break;
-    case LINK_DOWN: link_down(link, link->end, link->text); break;
+    case LINK_DOWN:
+        if (!link_lingers(link))
+            link_down(link, link->end, link->text);
+        break;
     }
     link_exit(link);
 }

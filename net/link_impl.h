@@ -27,7 +27,8 @@ enum link_limits {
     LINK_SUSPECT_US = 3000000, /* three missed: worth showing, not worth acting on */
     LINK_DEAD_US = 10000000,   /* loops were late by 0.13 s under the worst load seen; 10 s is no load */
     LINK_LATE_US = 500000,     /* our own lateness from which on we do not blame the peer for it */
-    LINK_LINGER_US = 1000000,  /* for the last words to leave */
+    LINK_LINGER_US = 1000000,  /* for the last words to leave, and again while they do, */
+    LINK_LINGERS = 10,         /* so many times at most */
     LINK_REKEY_US = 120000000, /* age of a control link's keys, from which on the dialer changes them;
                                   half as much more ends the link, as in WireGuard */
     LINK_QUEUE_MAX = 16 << 20, /* bytes waiting to be sent */
@@ -65,9 +66,11 @@ struct link {
     enum link_kind kind;
     enum link_state state;
     bool dialed;
-    unsigned depth; /* of link_enter */
-    bool freed;     /* by the owner, inside a callback */
-    bool reported;  /* `down` has been called */
+    unsigned depth;   /* of link_enter */
+    size_t unsent;    /* of the last words, in bytes, when the timer was set */
+    unsigned lingers; /* times that it may still be set */
+    bool freed;       /* by the owner, inside a callback */
+    bool reported;    /* `down` has been called */
     enum link_end end;
     char text[WIRE_TEXT_MAX + 1]; /* why it ended */
     uint64_t handshake_us, beat_us, suspect_us, dead_us;
@@ -125,6 +128,8 @@ void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
 void link_down(struct link *link, enum link_end end, const char *text);
 /* The end, told from the loop by the timer. */
 void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us);
+/* The timer of lingering has fired: whether the last words are still leaving; then it is set again. */
+bool link_lingers(struct link *link);
 
 /* link_events.c */
 int link_set_timer(struct link *link);
