@@ -17,7 +17,7 @@
 
 #include "net/clock.h"
 
-enum { TRACE_EVERY_US = 1000000, SAVE_EVERY_US = 300000000, HOLD_SHARE = 100 };
+enum { TRACE_EVERY_US = 1000000, SAVE_EVERY_US = 300000000, LEAVE_AGAIN_US = 1000000, HOLD_SHARE = 100 };
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
@@ -369,18 +369,22 @@ static int before_steps(struct train_run *run, bool *ret, struct err *err)
     return e;
 }
 
-/* Behind a step that nodes have copies of, or that is on the disk. */
+/* Behind a step that nodes have copies of, or that is on the disk. Where the disk is full the job
+ * stays, since it can go on, and tries again a moment later. */
 static int leave_if_asked(struct train_run *run, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
     const int leave = atomic_load(&h->leave);
     if (leave == HEAD_STAYS || is_over(run) || (h->plan.copies && run->held_step != step))
         return 0;
-    h->has_left = true;
-    if (h->plan.copies && leave == HEAD_LEAVES)
+    h->has_left = h->plan.copies && leave == HEAD_LEAVES;
+    if (h->has_left || clock_since_us(clock_now(), run->stayed) < LEAVE_AGAIN_US)
         return 0;
     const int e = save(run, step, false, err);
-    return e ? e : train_save_finish(&run->save, err);
+    h->has_left = !e && train_save_is_kept(&run->save);
+    if (!h->has_left)
+        run->stayed = clock_now();
+    return e;
 }
 
 static int run_steps(struct train_run *run, struct err *err)

@@ -97,8 +97,16 @@ holds "the job" "$(on 1 job "$id" >"$work/job" && echo "$work/job")" '^not saved
 on 1 top >"$work/top"
 holds "top" "$work/top" "^$id .* not saved: .* needs [0-9]+ bytes"
 holds "the journal" "$(log_of 1)" "step 5 is not saved"
+# To stop it now would lose its steps: it stops when they are saved.
+on 1 pause "$id" >/dev/null
+await_line "$work/later.err" 'stops after its next step: it was paused' 30
+await_line "$work/later.log" '"step":' 30 $(($(next_line "$work/later.log") + 20))
 mount -o remount,size=4m "$work/small"
 await_line "$work/later.err" 'step [0-9]+ is saved: saving works again' 30
+await_line "$work/later.err" 'paused after step' 30
+mark=$(next_line "$work/later.log")
+on 1 continue "$id" >/dev/null
+await_line "$work/later.log" '"step":' 30 "$mark"
 on 1 job "$id" | grep -q '^not saved' && fail "the job is saved, and says it is not"
 equal "sentences about saving" "$(grep -cE 'is not saved|works again' "$work/later.err")" 2
 on 1 cancel "$id" >/dev/null

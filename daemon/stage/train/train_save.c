@@ -147,7 +147,8 @@ int train_save_all(struct train_save *t, uint64_t step, const struct train_save_
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static int await_disk(struct train_save *t, struct err *err)
+/* why: it waits, for a sentence. */
+static int await_disk(struct train_save *t, const char *why, struct err *err)
 {
     char until[TIME] = "";
     int e = saver_wait(t->saver, SAY_S, err);
@@ -157,9 +158,15 @@ static int await_disk(struct train_save *t, struct err *err)
     struct tm parts;
     if (localtime_r(&end, &parts))
         strftime(until, sizeof until, "%H:%M:%S", &parts);
-    stage_say(t->head->events, "all steps are done; the job waits until %s for the disk of %s", until,
+    stage_say(t->head->events, "%s; the job waits until %s for the disk of %s", why, until,
               t->head->asked.adapter_out);
     return saver_wait(t->saver, END_S, err);
+}
+
+bool train_save_is_kept(struct train_save *t)
+{
+    struct err err; /* which was said, since a later save may go well */
+    return !await_disk(t, "the job is to stop", &err);
 }
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the
@@ -167,14 +174,14 @@ static int await_disk(struct train_save *t, struct err *err)
 int train_save_finish(struct train_save *t, struct err *err)
 {
     const char *rescue = t->head->asked.rescue_dir;
-    int e = await_disk(t, err);
+    int e = await_disk(t, "all steps are done", err);
     if (!e || e == -ETIMEDOUT || !rescue)
         return e;
     const struct err first = *err;
     struct err second;
     if (*t->head->adapters[0].name)
         mkdir(rescue, 0777);
-    if (save_to(t, t->step, t->last, PLACE_RESCUE, &second) || await_disk(t, &second)) {
+    if (save_to(t, t->step, t->last, PLACE_RESCUE, &second) || await_disk(t, "no step follows", &second)) {
         *err = first;
         return e;
     }
