@@ -121,7 +121,7 @@ static void be_node(int ipc, int dir, const char *content, json_t *want, uint64_
                                       .want = want,
                                       .rate = rate,
                                       .patience_us = patience_us,
-                                      .idle_us = 100000};
+                                      .idle_us = UINT64_C(60000000)};
     const int r = carry_run(&setup, &err);
     if (r && r != -ECANCELED)
         ipc_send(ipc, json_pack("{s:s s:s s:i}", "ev", "failed", "error", err.text, "code", r));
