@@ -285,7 +285,7 @@ BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-
 # for `make fuzz`
 FUZZ_DEPS   := clang-14 libclang-rt-14-dev libomp-14-dev
 # for `make deb` and `make system`
-SYSTEM_DEPS := build-essential debhelper dh-apparmor apparmor lintian systemd systemd-container debootstrap qemu-system-x86 iproute2 procps jq
+SYSTEM_DEPS := ccache build-essential debhelper dh-apparmor apparmor lintian systemd systemd-container debootstrap qemu-system-x86 iproute2 procps jq
 deps:
 	@tests/install-deps $(BUILD_DEPS)
 deps-fuzz:

@@ -60,6 +60,7 @@ fi
 mkdir "$work/again"
 { git ls-files -co --exclude-standard 2>/dev/null || find . -type f -not -path './build*' -printf '%P\n'; } |
     while IFS= read -r f; do [ ! -e "$f" ] || printf '%s\n' "$f"; done | tar -cf - -T - | tar -xf - -C "$work/again"
+export CCACHE_DISABLE=1 # which would take the first one's
 (cd "$work/again" && umask 077 && systemd/make-deb "$(dpkg-deb -f "$deb" Version)") >"$work/said" 2>&1 || fail "$(cat "$work/said")"
 cmp "$deb" "$work/again/build/$(basename "$deb")" || {
     cp "$work/again/build/$(basename "$deb")" "$build/other.deb"

@@ -163,7 +163,7 @@ state=/var/lib/ringd exports='' token=''
 for who in a b; do
     root=$(root_of $who)
     : >"$root/etc/apt/sources.list"
-    printf 'export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=/var/cache/ccache CCACHE_UMASK=000\n' >"$root/etc/profile.d/ccache.sh"
+    printf 'export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=/var/cache/ccache CCACHE_NOHASHDIR=1 CCACHE_UMASK=000\n' >"$root/etc/profile.d/ccache.sh"
     echo 'alice ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/alice"
     in_node $who useradd -m -s /bin/bash alice
     mkdir -p "$root/srv/model" "$root/home/alice/ringd"
