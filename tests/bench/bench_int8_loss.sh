@@ -9,7 +9,7 @@ set -eu
 
 # Within a ring, called by itself: one of the two jobs.
 if [ -n "${BENCH_INT8_LOSS:-}" ]; then
-    exec "$RINGCTL" train --model "$MODEL" --data "$DATA" --adapter-out "$BENCH_INT8_LOSS/out-$1" --rank 16 \
+    exec "$RINGCTL" train --model "$MODEL" --data "$DATA" --valid "$DATA" --adapter-out "$BENCH_INT8_LOSS/out-$1" --rank 16 \
         --target-modules all-linear --batch-size 2 --seq-len 64 --iters "$STEPS" --eval-every $((STEPS / 10)) --lr 5e-4 --lr-schedule cosine --max-grad-norm 1 \
         --compute "$1" --log "$BENCH_INT8_LOSS/$1.log"
 fi
