@@ -151,8 +151,8 @@ static const char *read_unlike(struct job_spec *s, const char *at)
 /* "dp=2", "dp=2,tp=2,pp=2", "pp=1+2", "tp=2": each once, in any order; or "auto". */
 static void read_parallel(struct job_spec *s, struct rules *r)
 {
-    const bool trains = s->type == JOB_TRAIN;
-    s->any_parallel = trains && s->parallel && !strcmp(s->parallel, "auto");
+    const bool trains = s->type == JOB_TRAIN, may_be_any = trains || s->type == JOB_GENERATE;
+    s->any_parallel = may_be_any && s->parallel && !strcmp(s->parallel, "auto");
     const char *at = s->any_parallel ? NULL : s->parallel;
     bool is_good = true;
     while (at && *at && is_good) {
@@ -172,8 +172,10 @@ static void read_parallel(struct job_spec *s, struct rules *r)
         "--parallel takes dp=D for D replicas of the pipeline, tp=T for T nodes that share each stage, pp=P "
         "for P stages, or several of these: dp=2,tp=2,pp=2; pp=1+2 for a replica of one node and one of "
         "two; or auto");
-    demand(r, is_good || trains,
-           "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2");
+    demand(
+        r, is_good || trains,
+        "--parallel takes tp=T for T nodes that share each stage, pp=P for P stages, or both: tp=2,pp=2; for "
+        "generate also auto");
     demand(
         r, s->slices < 2 || !*s->unlike,
         "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "

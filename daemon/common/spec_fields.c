@@ -391,9 +391,14 @@ static const struct field spec_fields[] = {
         "train D replicas of a pipeline of P nodes, which share the microbatches of each step (default: dp=1 "
         "on all nodes); the result is the same to the bit. pp=1+2: one replica on the node that is asked, "
         "one on the next two. With tp=T, T nodes share each stage, in each replica. auto measures the nodes "
-        "and chooses dp, pp and nodes; with it --schedule is auto, too, unless given. It also chooses the "
+        "and chooses dp, tp, pp and nodes; with it --schedule is auto, too, unless given. It also chooses "
+        "the "
         "rows of a microbatch, which changes last bits: give --micro-batch-size to keep them"),
-    TEXT("parallel", GENERATE | CHAT | SERVE, parallel, "tp=T,pp=P",
+    TEXT("parallel", GENERATE, parallel, "auto|tp=T,pp=P",
+         "cut the model into P stages, and have T nodes share each of them: they compute each token together "
+         "(default: tp=1 on all nodes); the result is the same to the bit. auto measures the nodes and "
+         "chooses tp, pp and nodes so that all of the answer is there first"),
+    TEXT("parallel", CHAT | SERVE, parallel, "tp=T,pp=P",
          "cut the model into P stages, and have T nodes share each of them: they compute each token together "
          "(default: tp=1 on all nodes); the result is the same to the bit"),
     WHOLE("grad_groups", TRAIN, grad_groups, 1, SUM_TREE_LEAVES, NOT_GIVEN, "N",

@@ -180,18 +180,19 @@ static void print_choices(const json_t *choices)
     if (!json_array_size(choices))
         return;
     puts("--parallel auto found these plans, the best first; memory is an estimate");
-    struct table *t =
-        table_new("  PLAN\tNODES\tSCHEDULE\tCHUNKS\tROWS\tSTEP\tWORK\tBUBBLE\tCABLES\tSUMS\tUPDATE\tMEMORY");
+    struct table *t = table_new(
+        "  PLAN\tNODES\tSCHEDULE\tCHUNKS\tROWS\tSTEP\tWORK\tBUBBLE\tCABLES\tGATHER\tSUMS\tUPDATE\tMEMORY");
     json_array_foreach (choices, i, one) {
         char names[400];
         names_text(names, sizeof names, json_object_get(one, "nodes"));
         bytes_text(text, sizeof text, json_object_get(one, "bytes"));
-        table_add(t, "  %s\t%s\t%s\t%.0f\t%.0f\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%s",
+        table_add(t, "  %s\t%s\t%s\t%.0f\t%.0f\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%.3g s\t%s",
                   field_text(one, "parallel", "?"), names, field_text(one, "schedule", "?"),
                   field_number(one, "chunks"), field_number(one, "micro_batch_size"),
                   field_number(one, "seconds"), field_number(one, "work_seconds"),
                   field_number(one, "bubble_seconds"), field_number(one, "cable_seconds"),
-                  field_number(one, "sum_seconds"), field_number(one, "update_seconds"), text);
+                  field_number(one, "gather_seconds"), field_number(one, "sum_seconds"),
+                  field_number(one, "update_seconds"), text);
     }
     table_print_free(t, stdout);
     json_array_foreach (choices, i, one) {
@@ -303,6 +304,25 @@ static void print_gather(const json_t *gather)
                print_bytes(field_number(gather, "bytes")).text);
 }
 
+/* Of --parallel auto of a generation: the best three shapes. */
+static void print_answers(const json_t *choices)
+{
+    size_t i;
+    json_t *one;
+    if (!json_array_size(choices))
+        return;
+    puts("--parallel auto found these plans, the best first; ANSWER is the prompt and all tokens");
+    struct table *t = table_new("  PLAN\tNODES\tPROMPT\tTOKEN\tANSWER");
+    json_array_foreach (choices, i, one) {
+        char names[400];
+        names_text(names, sizeof names, json_object_get(one, "nodes"));
+        table_add(t, "  %s\t%s\t%.3g s\t%.3g ms\t%.3g s", field_text(one, "parallel", "?"), names,
+                  field_number(one, "prompt_seconds"), 1e3 * field_number(one, "token_seconds"),
+                  field_number(one, "seconds"));
+    }
+    table_print_free(t, stdout);
+}
+
 void speed_print(const json_t *plan)
 {
     const json_t *speed = json_object_get(plan, "speed");
@@ -319,6 +339,7 @@ void speed_print(const json_t *plan)
                field_number(speed, "rows"), field_number(speed, "row_tokens"), field_number(speed, "seconds"),
                field_number(speed, "tokens_per_second"));
     print_gather(json_object_get(speed, "gather"));
+    print_answers(json_object_get(speed, "choices"));
 }
 
 static void compare_one(const char *what, double took, double said, double unit, const char *name)

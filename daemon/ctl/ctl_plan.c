@@ -152,16 +152,23 @@ static void print_tune(const json_t *plan)
     putchar('\n');
 }
 
+/* Plans of older versions do not say it. */
+static const char *compute_of(const json_t *plan)
+{
+    return field_text(plan, "compute", "f32");
+}
+
 void ctl_print_plan(const json_t *job)
 {
     const json_t *plan = json_object_get(job, "plan");
     struct table *t = stages(plan, json_object_get(job, "memory"));
     if (table_rows(t) && !*field_text(plan, "schedule", ""))
-        printf("plan, at most %.0f tokens at once\n", field_number(plan, "tokens"));
+        printf("plan, at most %.0f tokens at once, computed in %s\n", field_number(plan, "tokens"),
+               compute_of(plan));
     else if (table_rows(t))
-        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
+        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each, computed in %s\n",
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
-               field_number(plan, "tokens"));
+               field_number(plan, "tokens"), compute_of(plan));
     if (table_rows(t))
         print_tune(plan);
     print_replicas(plan);

@@ -39,6 +39,7 @@ static void keep(struct parallel_found *ret, const struct look *look)
 {
     const struct parallel_layout *l = &look->layout;
     *ret = (struct parallel_found){.replicas = l->replicas,
+                                   .slices = l->slices,
                                    .places = l->places,
                                    .mirrored = l->mirrored,
                                    .mask = l->mask,
@@ -145,24 +146,38 @@ static size_t list_sets(uint32_t ret[MOST_SETS], const struct parallel_request *
     return n;
 }
 
-static bool is_wanted(const struct parallel_request *req, size_t ranks, size_t replicas)
+static bool is_wanted(const struct parallel_request *req, uint32_t mask, size_t replicas, size_t slices)
 {
-    return ranks % replicas == 0 && (!req->replicas || req->replicas == replicas) &&
-           (!req->places || req->places == ranks / replicas);
+    const size_t ranks = (size_t)__builtin_popcount(mask);
+    const size_t pipelines = replicas * slices;
+    return ranks % pipelines == 0 && parallel_can_run(replicas, slices) &&
+           (replicas == 1 || !(mask & req->apart)) &&
+           (slices == 1 || (req->sharing && req->sharing->cut[slices] && !(mask & req->sharing->apart))) &&
+           (!req->replicas || req->replicas == replicas) && (!req->slices || req->slices == slices) &&
+           (!req->places || req->places == ranks / pipelines);
+}
+
+/* Either way round the ring. */
+static int add_shape(struct parallel_search *x, uint32_t mask, size_t ranks, size_t replicas, size_t slices,
+                     struct err *err)
+{
+    int e = 0;
+    for (size_t way = 0; way < (x->req->mirror && ranks > 2 ? 2 : 1) && !e; way++) {
+        struct look look = {0};
+        if (parallel_layout_make(&look.layout, x->req, mask, replicas, slices, way == 1) &&
+            !look_shortly(&look, x->req, &x->why))
+            e = add(x, &look, err);
+    }
+    return e;
 }
 
 static int add_set(struct parallel_search *x, uint32_t mask, size_t ranks, struct err *err)
 {
     int e = 0;
-    for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks && !e; replicas++)
-        for (size_t way = 0; way < (x->req->mirror && ranks > 2 ? 2 : 1) && !e; way++) {
-            struct look look = {0};
-            if (!is_wanted(x->req, ranks, replicas) || (replicas > 1 && mask & x->req->apart) ||
-                !parallel_layout_make(&look.layout, x->req, mask, replicas, way == 1) ||
-                look_shortly(&look, x->req, &x->why))
-                continue;
-            e = add(x, &look, err);
-        }
+    for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks; replicas++)
+        for (size_t slices = 1; slices <= PARALLEL_MOST_SLICES && !e; slices++)
+            if (is_wanted(x->req, mask, replicas, slices))
+                e = add_shape(x, mask, ranks, replicas, slices, err);
     return e;
 }
 
@@ -187,7 +202,8 @@ static int add_all(struct parallel_search *x, struct err *err)
 
 static bool is_same_shape(const struct look *a, const struct look *b)
 {
-    return a->layout.replicas == b->layout.replicas && a->layout.places == b->layout.places;
+    return a->layout.replicas == b->layout.replicas && a->layout.slices == b->layout.slices &&
+           a->layout.places == b->layout.places;
 }
 
 /* The best that was not taken; with `shapes`, of a shape of which none was. NULL: there is none. */
@@ -256,13 +272,24 @@ static int put_searched(struct look *list, size_t *n, struct look *look, const s
     return e;
 }
 
+/* What nodes gather is what a step takes less if that took no time. */
 static int explain(struct parallel_found *f, const struct look *look, const struct parallel_request *req,
                    struct err *err)
 {
     struct parallel_question q;
-    int e = parallel_ask(&q, &look->layout, req, err);
+    struct parallel_request free_gathers = *req;
+    struct parallel_sharing sharing;
+    if (look->layout.slices > 1) {
+        sharing = *req->sharing;
+        sharing.gathering = NULL;
+        free_gathers.sharing = &sharing;
+    }
+    int e = parallel_ask(&q, &look->layout, &free_gathers, err);
     e = e ? e : planner_explain(&f->parts, &look->found, &q.req, err);
     parallel_question_done(&q);
+    const struct planner_parts *p = &f->parts;
+    if (!e && look->layout.slices > 1)
+        f->parts.gather = f->plan.seconds - (p->work + p->bubble + p->cables + p->sums + p->update);
     return e;
 }
 
@@ -289,6 +316,7 @@ static int choose(struct parallel_search *x, struct look *list, size_t *n, struc
 static void keep_unlike(struct parallel_found *ret, const struct unlike_found *f)
 {
     *ret = (struct parallel_found){.replicas = f->replicas,
+                                   .slices = 1,
                                    .mirrored = f->mirrored,
                                    .mask = f->mask,
                                    .plan = {.schedule = f->schedule,
@@ -313,8 +341,8 @@ static void keep_unlike(struct parallel_found *ret, const struct unlike_found *f
 static int add_unlike(struct parallel_found *list, size_t *n, const struct parallel_request *req,
                       struct err *err)
 {
-    struct unlike_found found;
-    const int e = unlike_search(&found, req, err);
+    struct unlike_found found = {0};
+    const int e = req->slices > 1 ? 0 : unlike_search(&found, req, err);
     size_t at = 0;
     if (e || !found.schedule)
         return e;

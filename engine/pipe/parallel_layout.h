@@ -8,7 +8,7 @@
 #include "pipe/plan.h"
 #include "pipe/planner.h"
 
-enum { PARALLEL_MOST_CUTS = 8 };
+enum { PARALLEL_MOST_CUTS = 8, PARALLEL_MOST_SLICES = 8 };
 
 /* The way from one node to another, in seconds: what a byte takes, what a message takes beside its
  * bytes, and from its end until it is taken. */
@@ -26,6 +26,25 @@ struct parallel_cut {
     const size_t *slot, *activations; /* [layers + 2] */
 };
 
+/* Stages that several nodes share (tensor parallelism): each computes a slice of every layer, and
+ * they gather the outputs. */
+struct parallel_sharing {
+    /* By how many nodes share a stage, from 2 on: the cuts of the request, with what a slice costs
+     * and takes; NULL: so many cannot share one. */
+    const struct parallel_cut *cut[PARALLEL_MOST_SLICES + 1];
+    /* Seconds in which those nodes (node: [slices]) gather what they compute of a unit, of a
+     * microbatch; u: of a step. NULL: that takes no time. */
+    struct sched_cost (*gathering)(const void *owner, size_t slices, size_t cut, size_t unit,
+                                   const size_t *node);
+    const void *owner; /* borrowed */
+    uint32_t apart;    /* nodes, a bit each, that share no stage; not node 0 */
+};
+/* A job has no more pipelines: each slice of a replica is one. */
+static inline bool parallel_can_run(size_t replicas, size_t slices)
+{
+    return replicas * slices <= PLAN_MAX_REPLICAS;
+}
+
 struct parallel_request {
     size_t nodes, layers; /* in the order of the ring; node 0 is rank 0 of whatever is found */
     const struct parallel_cut *cut;
@@ -35,24 +54,29 @@ struct parallel_request {
     const double *handling;  /* [nodes] seconds of the CPUs for a byte that is sent, and one that comes */
     const size_t *memory;    /* [nodes], or NULL = enough */
     uint32_t apart;          /* nodes, a bit each, in no plan of several replicas; not node 0 */
-    size_t replicas, places; /* only so many, and nodes of each; 0 = any */
-    size_t adapters, chunks; /* as in planner_request, and so on */
+    size_t replicas, places; /* only so many, and stages of each; 0 = any */
+    size_t slices;           /* only so many nodes share a stage; 0 = any */
+    const struct parallel_sharing *sharing; /* borrowed; NULL: no nodes share a stage */
+    size_t adapters, chunks;                /* as in planner_request, and so on */
     const char *schedule;
     enum planner_objective objective;
     enum planner_again again;
     bool mirror; /* ranks may also go round the other way */
 };
 
-/* The nodes of a plan in their places. */
+/* The nodes of a plan in their places. Slices lie as replicas do: slice t of replica d is pipeline
+ * d · slices + t. */
 struct parallel_layout {
-    size_t replicas, places;
+    size_t replicas, slices, places; /* slices ≥ 1 */
     bool mirrored;
     uint32_t mask;
     size_t node[PLANNER_MAX_RANKS];       /* by rank */
     size_t cuts, cut[PARALLEL_MOST_CUTS]; /* those of the request with groups for all replicas */
     size_t share[PARALLEL_MOST_CUTS][PLAN_MAX_REPLICAS]; /* groups, of each of these cuts */
 };
-/* One pipeline of a layout, as the planner is asked. The arrays belong to it. */
+
+/* One pipeline of a layout, as the planner is asked: nodes that share a stage count as one. The
+ * arrays belong to it. */
 struct parallel_question {
     struct planner_request req;
     struct planner_cut cut[PARALLEL_MOST_CUTS];
@@ -67,7 +91,7 @@ struct parallel_question {
 
 /* False: there are too few groups in any cut. */
 bool parallel_layout_make(struct parallel_layout *ret, const struct parallel_request *req, uint32_t mask,
-                          size_t replicas, bool mirrored);
+                          size_t replicas, size_t slices, bool mirrored);
 /* From the layout's shares. −ENOMEM. */
 int parallel_ask(struct parallel_question *ret, const struct parallel_layout *layout,
                  const struct parallel_request *req, struct err *err);

@@ -86,6 +86,7 @@ struct planner_parts {
     double cables; /* longer, because messages take time */
     double sums;   /* as planner_found has it */
     double update; /* norm and optimizer */
+    double gather; /* nodes that share a stage gather outputs; planner_explain does not know it: 0 */
 };
 int planner_explain(struct planner_parts *ret, const struct planner_found *found,
                     const struct planner_request *req, struct err *err);

@@ -97,7 +97,8 @@ static size_t own_microbatches(const struct unlike_found *f, const struct parall
 static int ask(struct parallel_question *q, const struct unlike_found *f, const struct parallel_request *req,
                size_t replica, struct err *err)
 {
-    struct parallel_layout l = {.replicas = 1, .places = f->size[replica], .cuts = 1, .cut = {f->cut}};
+    struct parallel_layout l = {
+        .replicas = 1, .slices = 1, .places = f->size[replica], .cuts = 1, .cut = {f->cut}};
     l.share[0][0] = req->cut[f->cut].groups;
     for (size_t p = 0; p < l.places; p++)
         l.node[p] = node_at(f, replica, p);

@@ -105,6 +105,19 @@ on 1 train "$@" --iters 2 --log plain.log >run.out 2>run.err || fail "train: $(c
 equal "the losses of --parallel auto" "$(jq .loss any.log)" "$(jq .loss plain.log)"
 equal "the losses of its plan" "$(jq .loss kept.log)" "$(jq .loss plain.log)"
 
+# Where layers take long and there is one microbatch, nodes share each stage: what was timed of the layers is made long here.
+on 1 plan train "$@" --batch-size 1 --parallel auto >one.txt 2>&1 || fail "plan: $(cat one.txt)"
+find "$work/cache" -name '*.json' -exec sed -i -E 's/^ "([fir])": [0-9].*[0-9]/ "\1": 9.5/' {} +
+on 1 --json plan train "$@" --batch-size 1 --parallel auto --out one.plan >one.json 2>one.err || fail "plan: $(cat one.err)"
+jq -e '.plan | .slices > 1 and (.forecast.choices[0] | (.parallel | startswith("tp=")) and .gather_seconds > 0 and
+    (.seconds - .work_seconds - .bubble_seconds - .cable_seconds - .gather_seconds - .sum_seconds - .update_seconds | . < 1e-6 and . > -1e-6))' one.json >/dev/null ||
+    fail "nodes that share a stage: $(jq -c .plan one.json)"
+holds "the file" one.plan '"parallel": *"tp='
+on 1 train "$@" --batch-size 1 --parallel auto --iters 2 --log one.log >run.out 2>run.err || fail "train --parallel auto: $(cat run.err)"
+equal "nodes that share, in the job" "$(on 1 job "$(on 1 jobs --json | jq '[.jobs[].id] | max')" --json | jq '.plan.slices > 1')" true
+on 1 train "$@" --batch-size 1 --iters 2 --log single.log >run.out 2>run.err || fail "train: $(cat run.err)"
+equal "the losses of nodes that share a stage" "$(jq .loss one.log)" "$(jq .loss single.log)"
+
 # A replica of one node and one of two: order and splits are looked for, written down, and run.
 on 1 plan train "$@" --parallel pp=1+2 --schedule auto --micro-batch-size 1 --out unlike.plan >unlike.txt 2>&1 || fail "plan: $(cat unlike.txt)"
 holds "the replicas" unlike.txt '^2 replicas \(pp=1\+2\), which take [0-9]+ and [0-9]+ of [0-9]+ groups'
@@ -132,6 +145,18 @@ holds "the table" speed.txt 'SLOTS +CACHE +PROMPT +TOKEN'
 holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s, every token after it [0-9.e-]+ ms: [0-9.e+]+ tokens/s'
 on 1 plan score --model "$llama" --data "$tables" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
+
+# Of a generation the nodes are looked for, too: the layout whose answer is there first, as was measured. It gives the same tokens.
+on 1 plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.txt 2>&1 || fail "plan generate: $(cat answer.txt)"
+holds "the nodes of an answer" answer.txt '^--parallel auto takes [123] nodes?: n1 '
+holds "the layouts of an answer" answer.txt '^  tp=[12],pp=[12] +n1, n[23] +[0-9.e-]+ s +[0-9.e-]+ ms +[0-9.e-]+ s'
+on 1 --json plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.json 2>answer.err || fail "plan: $(cat answer.err)"
+jq -e '.plan.speed.choices | length == 3 and .[0].seconds <= .[1].seconds and .[1].seconds <= .[2].seconds' answer.json >/dev/null ||
+    fail "the layouts of an answer: $(jq -c .plan.speed answer.json)"
+on 1 --json generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >auto.out 2>run.err || fail "generate: $(cat run.err)"
+on 1 --json generate --model "$llama" --max-tokens 20 "Once upon a time" >plain.out 2>run.err || fail "generate: $(cat run.err)"
+equal "its tokens" "$(jq -c .ids auto.out)" "$(jq -c .ids plain.out)"
+[ "$(jq '.ids | length' auto.out)" -gt 0 ] || fail "no tokens: $(cat auto.out)"
 
 # A generation and a scoring that are to be foreseen are held against what came of it.
 last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }

@@ -38,6 +38,8 @@ both() {
 both lora --dropout 0.1
 shared lora-z 4 --iters 3 --dropout 0.1 --parallel tp=2,pp=2 --schedule zb-h1
 alike lora-1 lora-z
+shared lora-auto 4 --iters 3 --dropout 0.1 --parallel tp=2,pp=2 --schedule auto --micro-batch-size 1
+alike lora-1 lora-auto
 shared lora-3 3 --iters 3 --dropout 0.1 --parallel tp=3 --schedule gpipe
 alike lora-1 lora-3
 both again --micro-batch-size 1 --grad-groups 3 --recompute stage --schedule interleaved-1f1b

@@ -182,10 +182,15 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
     return (struct sched_link){cable.transfer + MESSAGE_S, cable.latency + HOP_S};
 }
 
-double cost_table_gather(const struct cost_table *t, size_t from, size_t to, double bytes)
+struct gather_way cost_table_gather(const struct cost_table *t, size_t from, size_t to)
 {
-    const struct sched_link cable = cable_between(t, from, to, bytes);
-    return cable.transfer + cable.latency + (bytes < SMALL ? GATHER_S : WOKEN_S);
+    const struct sched_link cable = cable_between(t, from, to, 1);
+    return (struct gather_way){cable.transfer, cable.latency + GATHER_S, cable.latency + WOKEN_S};
+}
+
+double gather_way_seconds(const struct gather_way *way, double bytes)
+{
+    return bytes * way->byte + (bytes < SMALL ? way->small : way->large);
 }
 
 void cost_table_say(const struct cost_table *t)

@@ -37,8 +37,13 @@ double cost_table_slowness(const struct cost_table *t, size_t rank);
 /* The way from a rank's node to another's for a message, as both have measured it, else as the
  * slowest cable of the ring is said to be. */
 struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_t to, double bytes);
-/* Seconds from where two ranks have something for each other to where both have it. */
-double cost_table_gather(const struct cost_table *t, size_t from, size_t to, double bytes);
+/* How long it takes from where two ranks have something for each other to where both have it: for
+ * each byte, and besides for a small message and a large one. */
+struct gather_way {
+    double byte, small, large;
+};
+struct gather_way cost_table_gather(const struct cost_table *t, size_t from, size_t to);
+double gather_way_seconds(const struct gather_way *way, double bytes);
 /* Lines of log about nodes that were not timed. */
 void cost_table_say(const struct cost_table *t);
 

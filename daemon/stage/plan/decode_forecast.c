@@ -80,10 +80,11 @@ static double gather_cost(struct decode_forecast *o, size_t stage, size_t unit, 
     double most = 0;
     for (size_t d = 0; d < p->slices && all.times > 0; d++)
         for (size_t other = 0; other < p->slices; other++)
-            if (other != d)
-                most =
-                    fmax(most, cost_table_gather(o->timed, job_plan_rank_at(p, d, stage),
-                                                 job_plan_rank_at(p, other, stage), all.bytes / all.times));
+            if (other != d) {
+                const struct gather_way way = cost_table_gather(o->timed, job_plan_rank_at(p, d, stage),
+                                                                job_plan_rank_at(p, other, stage));
+                most = fmax(most, gather_way_seconds(&way, all.bytes / all.times));
+            }
     o->gathered[kind].times += all.times;
     o->gathered[kind].bytes += all.bytes;
     o->gathering[kind] += all.times * most;
@@ -206,6 +207,8 @@ void decode_forecast_make(struct head *h)
 {
     struct decode_forecast *o = calloc(1, sizeof *o);
     struct err err = {"out of memory"};
+    json_decref(h->planning.speed); /* of a try on other nodes */
+    h->planning.speed = NULL;
     int e = -ENOMEM;
     if (o) {
         o->h = h;

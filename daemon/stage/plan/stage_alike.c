@@ -24,6 +24,11 @@ uint32_t alike_left_out(const struct head *h, size_t copies)
     return stage_nodes_apart(h->planning.nodes, !s->slices && !has_pissa(h));
 }
 
+uint32_t alike_left_out_of_slices(const struct head *h)
+{
+    return h->plan.training ? stage_nodes_apart(h->planning.nodes, false) : 0;
+}
+
 size_t alike_nodes(const struct head *h, size_t copies)
 {
     return h->plan.ranks - (size_t)__builtin_popcount(alike_left_out(h, copies));

@@ -15,6 +15,8 @@
  * gradients of factors, each for itself. Slices that do not train each hold rows of their own, and
  * with --zero 1 a value is updated in one place: all nodes can. */
 uint32_t alike_left_out(const struct head *h, size_t copies);
+/* The same of any number of nodes that are to share each stage of a job that trains. */
+uint32_t alike_left_out_of_slices(const struct head *h);
 /* How many nodes are left. */
 size_t alike_nodes(const struct head *h, size_t copies);
 /* Appends to a refusal for too few nodes which of them round otherwise and what helps, if any do.

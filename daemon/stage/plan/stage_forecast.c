@@ -68,7 +68,7 @@ json_t *forecast_of(const struct search *s, const struct planner_found *f)
     const size_t steps = s->h->nadapters * f->turns;
     for (size_t r = 0; r < s->h->plan.ranks; r++) {
         const size_t at = job_plan_pipelines(&s->h->plan) > 1 ? r : planner_node(f, s->layout.places, r),
-                     node = s->h->plan.slices ? r : s->layout.node[at];
+                     node = s->layout.node[at];
         json_array_append_new(timed, json_boolean(!r || s->timed->node[node].any));
     }
     for (size_t i = 0; i < f->stages; i++)
@@ -170,6 +170,7 @@ static void why_slower(char *text, size_t size, const struct parallel_found *it,
     } parts[] = {{a->work - b->work, "the busiest node has more work, for"},
                  {a->bubble - b->bubble, "nodes wait longer for each other (bubble), for"},
                  {a->cables - b->cables, "messages between stages take longer, by"},
+                 {a->gather - b->gather, "nodes that share a stage gather outputs for longer, by"},
                  {a->sums - b->sums, "replicas add up gradients for longer, by"},
                  {a->update - b->update, "norm and optimizer take longer, by"}};
     size_t most = 0;
@@ -200,8 +201,11 @@ static void why_best(char *text, size_t size, const struct parallel_found *best,
 static void parallel_text(char *text, size_t size, const struct parallel_found *f)
 {
     size_t used = 0;
-    if (!f->is_unlike)
-        snprintf(text, size, "dp=%zu,pp=%zu", f->replicas, f->places);
+    if (!f->is_unlike && f->slices > 1 && f->replicas > 1)
+        snprintf(text, size, "dp=%zu,tp=%zu,pp=%zu", f->replicas, f->slices, f->places);
+    else if (!f->is_unlike)
+        snprintf(text, size, "%s=%zu,pp=%zu", f->slices > 1 ? "tp" : "dp",
+                 f->slices > 1 ? f->slices : f->replicas, f->places);
     for (size_t d = 0; d < f->replicas && f->is_unlike && used < size; d++)
         used += (size_t)snprintf(text + used, size - used, "%s%zu", d ? "+" : "pp=", f->unlike.size[d]);
 }
@@ -212,35 +216,44 @@ static json_t *choice_of(const struct search *s, const struct parallel_found *f,
     char parallel[40];
     const size_t ranks = (size_t)__builtin_popcount(f->mask);
     for (size_t r = 0; r < ranks; r++) {
-        const size_t at =
-            f->is_unlike ? r : r / f->places * f->places + plan_place_of(f->places, r); /* in `bytes` */
+        const size_t at = f->is_unlike ? r
+                                       : r / f->places / f->slices * f->places +
+                                             plan_place_of(f->places, r); /* in `bytes` */
         json_array_append_new(nodes, json_string(cost_table_name(s->timed, f->node[r])));
         json_array_append_new(bytes, json_integer((json_int_t)(f->plan.bytes[at] + s->taken[f->node[r]])));
     }
     parallel_text(parallel, sizeof parallel, f);
     const double steps = (double)(s->h->nadapters * f->plan.turns);
     const struct planner_parts *p = &f->parts;
-    return json_pack("{s:s s:o s:s s:I s:I s:I s:b s:f s:f s:f s:f s:f s:f s:o s:s}", "parallel", parallel,
-                     "nodes", nodes, "schedule", f->plan.schedule, "chunks", (json_int_t)f->plan.chunks,
-                     "microbatches", (json_int_t)s->cut[f->plan.cut].microbatches, "micro_batch_size",
-                     (json_int_t)s->micro[f->plan.cut], "fits", f->plan.fits, "seconds",
+    return json_pack("{s:s s:o s:s s:I s:I s:I s:b s:f s:f s:f s:f s:f s:f s:f s:o s:s}", "parallel",
+                     parallel, "nodes", nodes, "schedule", f->plan.schedule, "chunks",
+                     (json_int_t)f->plan.chunks, "microbatches", (json_int_t)s->cut[f->plan.cut].microbatches,
+                     "micro_batch_size", (json_int_t)s->micro[f->plan.cut], "fits", f->plan.fits, "seconds",
                      f->plan.seconds * steps, "work_seconds", p->work * steps, "bubble_seconds",
-                     p->bubble * steps, "cable_seconds", p->cables * steps, "sum_seconds", p->sums * steps,
-                     "update_seconds", p->update * steps, "bytes", bytes, "why", why);
+                     p->bubble * steps, "cable_seconds", p->cables * steps, "gather_seconds",
+                     p->gather * steps, "sum_seconds", p->sums * steps, "update_seconds", p->update * steps,
+                     "bytes", bytes, "why", why);
 }
 
 static bool is_same_shape(const struct parallel_found *a, const struct parallel_found *b)
 {
-    return a->replicas == b->replicas && a->places == b->places;
+    return a->replicas == b->replicas && a->slices == b->slices && a->places == b->places;
+}
+
+/* Such a plan lost even so, and was not worth the time. */
+static void note_untimed(char *text, size_t size)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "; its slices were not timed, so it takes that at least");
 }
 
 /* Others of unlike replicas and places first, as far as there are any. */
 json_t *forecast_choices(const struct search *s, const struct parallel_found *taken,
-                         const struct parallel_found *found, size_t n)
+                         const struct parallel_found *found, size_t n, const bool *timed)
 {
     const struct parallel_found *chosen[MOST_CHOICES] = {taken};
     size_t nchosen = 1;
-    char why[200];
+    char why[300];
     for (size_t pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < n && nchosen < MOST_CHOICES; i++) {
             bool is_new = true;
@@ -260,6 +273,8 @@ json_t *forecast_choices(const struct search *s, const struct parallel_found *ta
             why_slower(why, sizeof why, chosen[k], taken);
         else
             why_best(why, sizeof why, taken, nchosen > 1 ? chosen[1] : NULL);
+        if (!timed[chosen[k]->slices])
+            note_untimed(why, sizeof why);
         json_array_append_new(list, choice_of(s, chosen[k], why));
     }
     return list;

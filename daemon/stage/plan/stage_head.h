@@ -45,6 +45,7 @@ struct head_planning {
     bool has_split;       /* plan.first was decided before the stages were: searched for, or given */
     bool has_shares;      /* and plan.share by a search */
     bool has_layout;      /* and all that --parallel auto looks for */
+    bool wants_speed;     /* what a generation takes is foreseen, to choose a plan by it */
     bool must_not_time;   /* a job runs on this node: only what is kept of earlier timings counts */
     bool is_bare;         /* the model is a config alone: nothing of it can be timed, and nothing run */
     size_t lacks;         /* bytes of memory that are missing: no plan was made; 0: none are */

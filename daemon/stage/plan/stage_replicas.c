@@ -133,6 +133,18 @@ int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *e
     return slice_check(&h->config, j.slices, h->plan.training, err);
 }
 
+size_t slices_most(const struct head *h)
+{
+    size_t most = SLICE_MOST;
+    struct err quiet;
+    for (size_t a = 0; a < h->nadapters; a++)
+        if (h->adapters[a].spec.dora || h->adapters[a].spec.lora_init == LORA_INIT_PISSA)
+            return 1;
+    while (most > 1 && slice_check(&h->config, most, true, &quiet))
+        most--;
+    return most;
+}
+
 /* As gqa.c, mlp.c and moe.c gather; of the head one row, at the first slice alone. */
 struct slice_traffic slices_traffic(const struct job_plan *p, const struct config *c, size_t unit,
                                     double rows)

@@ -13,6 +13,8 @@
 int replicas_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err);
 /* The same where nodes share stages: plan.slices too, and that the model can be shared so. */
 int slices_of_job(struct head *h, size_t lines, size_t *ret_ranks, struct err *err);
+/* How many nodes may share a stage of a job that trains, at most; 1: none may. */
+size_t slices_most(const struct head *h);
 /* What the ranks of a stage gather of a unit for so many rows: how often, and bytes that come to
  * one of them. */
 struct slice_traffic {

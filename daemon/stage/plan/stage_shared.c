@@ -13,11 +13,12 @@ int stage_shared_note(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     const size_t units = h->config.layers + 2;
+    free(p->mapped);
+    p->mapped = NULL;
+    p->nmapped = 0;
     /* Every process has values of its own, or other parts of a unit. */
     if ((p->training && p->tune.kind == TUNE_FULL) || p->slices)
         return 0;
-    free(p->mapped);
-    p->nmapped = 0;
     p->mapped = calloc(units, sizeof *p->mapped);
     if (!p->mapped)
         return err_set(err, -ENOMEM, "out of memory");

@@ -509,7 +509,8 @@ int head_split_on_nodes(struct head *h, struct err *err)
         head_forecast(h);
     /* Answers of an evaluation end when they end; rows of a stage that is shared are not timed. */
     const bool is_foreseen = h->plan.type != JOB_EVAL && !(h->plan.type == JOB_SERVE && h->plan.slices);
-    if (!e && !h->plan.training && is_foreseen && (is_asked || (h->spec.forecast && !h->planning.is_bare)))
+    const bool is_wanted = h->spec.dry_run || h->spec.forecast || h->planning.wants_speed;
+    if (!e && !h->plan.training && is_foreseen && is_wanted && !h->planning.is_bare)
         (h->plan.type == JOB_SERVE ? rows_forecast_make : decode_forecast_make)(h);
     inputs_done(&in);
     return e;

@@ -4,7 +4,9 @@
  * its schedule or --parallel say so, or because a search found that faster. Called by head_plan, in
  * the stage process of rank 0. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/stage/plan/stage_alike.h"
@@ -81,7 +83,7 @@ static void begin_try(struct head *h, const struct before_try *before)
     h->plan.copies = before->copies;
     h->planning.is_mirrored = false;
     if (h->spec.any_parallel)
-        h->plan.nothers = 0;
+        h->plan.nothers = h->plan.slices = 0;
 }
 
 /* On the best nodes that have the memory: those whose memory does not do are left for the next
@@ -130,8 +132,10 @@ static int split_as_found(struct head *h, struct err *err)
         const struct parallel_found *found = layouts_at(layouts, i);
         begin_try(h, &before);
         h->plan.replicas = found->replicas > 1 ? found->replicas : 0;
+        h->plan.slices = found->slices > 1 ? found->slices : 0;
         take_nodes(h, all, found->mask, (size_t)__builtin_popcount(found->mask));
-        e = layouts_take(layouts, i, h, &why);
+        e = stage_shared_note(h, &why);
+        e = e ? e : layouts_take(layouts, i, h, &why);
         e = e ? e : head_split_on_nodes(h, &why);
         if (e && (i == 0 || e != -ENOSPC))
             first = why;
@@ -143,10 +147,131 @@ static int split_as_found(struct head *h, struct err *err)
     return e;
 }
 
+/* --- --parallel auto of a generation ---------------------------------------------------------- */
+
+/* Nodes of the ring as stages, each shared by so many of them, and what the answer then takes. */
+struct answer_layout {
+    uint32_t mask;
+    size_t slices, places;
+    double prompt, token, seconds; /* seconds; INFINITY: it cannot be */
+};
+enum {
+    MOST_ANSWER_LAYOUTS = 64,
+    MOST_SETS = 4,  /* of so many nodes each: the best ones */
+    MOST_SHOWN = 3, /* layouts */
+};
+
+static size_t list_answers(struct answer_layout *ret, const struct head *h, const json_t *all)
+{
+    const size_t nodes = json_array_size(all);
+    size_t n = 0;
+    struct err quiet;
+    for (size_t slices = 1; slices <= SLICE_MOST; slices *= 2)
+        for (size_t places = 1; slices * places <= nodes && !slice_check(&h->config, slices, false, &quiet);
+             places++) {
+            uint32_t masks[MOST_SETS];
+            const size_t sets = stage_nodes_choose(masks, MOST_SETS, all, slices * places, NULL, 0);
+            for (size_t i = 0; i < sets && n < MOST_ANSWER_LAYOUTS; i++)
+                ret[n++] = (struct answer_layout){masks[i], slices, places, 0, 0, INFINITY};
+        }
+    return n;
+}
+
+static void take_answer(struct head *h, json_t *all, const struct answer_layout *l)
+{
+    json_decref(h->planning.nodes);
+    h->planning.nodes = stage_nodes_take(all, l->mask);
+    h->plan.ranks = l->slices * l->places;
+    h->plan.slices = l->slices > 1 ? l->slices : 0;
+    h->planning.is_mirrored = false;
+}
+
+/* The plan on those nodes, and what it says of its speed. */
+static int try_answer(struct answer_layout *l, struct head *h, json_t *all, struct err *err)
+{
+    take_answer(h, all, l);
+    int e = stage_shared_note(h, err);
+    e = e ? e : head_split_on_nodes(h, err);
+    const json_t *speed = h->planning.speed;
+    if (e || !speed)
+        return e;
+    l->prompt = json_number_value(json_object_get(speed, "prompt_seconds"));
+    l->token = json_number_value(json_object_get(speed, "token_seconds"));
+    l->seconds = l->prompt + (double)h->spec.max_tokens * l->token;
+    return 0;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct answer_layout *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* The best of each shape: a list for the plan, the fastest first. */
+static json_t *show_answers(const struct answer_layout *l, size_t n, const json_t *all)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n && json_array_size(list) < MOST_SHOWN && isfinite(l[i].seconds); i++) {
+        char parallel[40];
+        bool is_new = true;
+        for (size_t k = 0; k < i; k++)
+            is_new = is_new && (l[k].slices != l[i].slices || l[k].places != l[i].places);
+        if (!is_new)
+            continue;
+        snprintf(parallel, sizeof parallel, "tp=%zu,pp=%zu", l[i].slices, l[i].places);
+        json_t *names = json_array(), *nodes = stage_nodes_take(all, l[i].mask);
+        for (size_t r = 0; r < json_array_size(nodes); r++)
+            json_array_append(names, json_object_get(json_array_get(nodes, r), "name"));
+        json_decref(nodes);
+        json_array_append_new(list, json_pack("{s:s s:o s:f s:f s:f}", "parallel", parallel, "nodes", names,
+                                              "prompt_seconds", l[i].prompt, "token_seconds", l[i].token,
+                                              "seconds", l[i].seconds));
+    }
+    return list;
+}
+
+/* The plan with which all of the answer is there first. Where nothing could be timed, the one that
+ * has the fewest nodes. */
+static int split_for_answer(struct head *h, struct err *err)
+{
+    struct answer_layout list[MOST_ANSWER_LAYOUTS];
+    json_t *all = json_incref(h->planning.nodes), *shown = NULL;
+    struct err why = {""};
+    const size_t n = list_answers(list, h, all);
+    size_t best = n;
+    h->planning.wants_speed = true;
+    for (size_t i = 0; i < n; i++) {
+        const int e = try_answer(&list[i], h, all, *why.text ? err : &why);
+        if (!e && (best == n || list[i].seconds < list[best].seconds))
+            best = i;
+    }
+    const struct answer_layout taken = best < n ? list[best] : list[0];
+    qsort(list, n, sizeof *list, by_seconds);
+    shown = show_answers(list, n, all);
+    h->planning.wants_speed = false;
+    if (best == n)
+        *err = why;
+    json_decref(h->planning.nodes);
+    h->planning.nodes = json_incref(all);
+    h->plan.slices = taken.slices > 1 ? taken.slices : 0;
+    int e = best < n ? 0 : -ENOSPC;
+    if (!e && (size_t)__builtin_popcount(taken.mask) < json_array_size(all))
+        take_nodes(h, all, taken.mask, taken.slices * taken.places);
+    else
+        h->plan.ranks = json_array_size(all);
+    e = e ? e : stage_shared_note(h, err);
+    e = e ? e : head_split_on_nodes(h, err);
+    if (h->planning.speed)
+        json_object_set(h->planning.speed, "choices", shown);
+    json_decref(shown);
+    json_decref(all);
+    return e;
+}
+
 int head_split(struct head *h, struct err *err)
 {
     size_t ranks = h->plan.ranks;
-    const bool is_searched = h->plan.training && h->spec.any_parallel;
+    const bool is_searched = h->spec.any_parallel, is_answer = is_searched && !h->plan.training;
     int e = is_searched                           ? 0
             : *h->spec.unlike                     ? unlike_of_job(h, &ranks, err)
             : h->plan.training && !h->spec.slices ? replicas_of_job(h, ranks_of_order(h), &ranks, err)
@@ -155,7 +280,8 @@ int head_split(struct head *h, struct err *err)
         e = stage_shared_note(h, err);
     if (e)
         return e;
-    e = is_searched             ? split_as_found(h, err)
+    e = is_answer               ? split_for_answer(h, err)
+        : is_searched           ? split_as_found(h, err)
         : ranks < h->plan.ranks ? split_on_some(h, ranks, err)
                                 : head_split_on_nodes(h, err);
     if (!e)

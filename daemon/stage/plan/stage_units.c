@@ -138,6 +138,7 @@ static json_t *plan_encode(const struct job_plan *plan)
     struct job_plan p = *plan;
     p.replicas = p.groups = 0;
     p.divided = false;
+    p.ranks = p.slices ? p.slices : p.ranks; /* as many as share a stage */
     job_plan_place_single(&p);
     memset(p.first, 0, sizeof p.first);
     memset(p.bytes, 0, sizeof p.bytes);

@@ -100,6 +100,10 @@ static void slices_of_what_does_not_train(void **state)
     assert_int_equal(job_spec_read(&s, JOB_GENERATE, json, &err), 0);
     assert_int_equal(s.slices, 4);
     assert_int_equal(s.places, 2);
+    assert_false(s.any_parallel);
+    json_object_set_new(json, "parallel", json_string("auto"));
+    assert_int_equal(job_spec_read(&s, JOB_GENERATE, json, &err), 0);
+    assert_true(s.any_parallel);
     json_object_set_new(json, "parallel", json_string("dp=2"));
     assert_true(job_spec_read(&s, JOB_GENERATE, json, &err) < 0);
     assert_non_null(strstr(err.text, "dp=D is for training"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The search for replicas, places, nodes, order and split against a look at all there are, on ten
- * small clusters; and what it is asked to leave as it is. */
+ * small clusters; stages that nodes share; and what it is asked to leave as it is. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,20 +135,29 @@ static void every_share(struct planner_score *best, struct parallel_layout *l,
     }
 }
 
+static void every_layout(struct planner_score *best, const struct parallel_request *req, uint32_t mask,
+                         size_t replicas, size_t slices)
+{
+    const size_t ranks = (size_t)__builtin_popcount(mask);
+    struct parallel_layout l;
+    if (ranks % (replicas * slices) || !parallel_can_run(replicas, slices) ||
+        (slices > 1 && (!req->sharing || !req->sharing->cut[slices])))
+        return;
+    for (int way = 0; way < (ranks < 3 ? 1 : 2); way++) {
+        if (!parallel_layout_make(&l, req, mask, replicas, slices, way == 1))
+            continue;
+        for (size_t cut = 0; cut < l.cuts; cut++)
+            every_share(best, &l, req, cut, 0, req->cut[l.cut[cut]].groups);
+    }
+}
+
 static struct planner_score brute_force(const struct parallel_request *req)
 {
     struct planner_score best = {INFINITY, INFINITY, INFINITY};
     for (uint32_t mask = 1; mask < 1u << req->nodes; mask += 2)
         for (size_t replicas = 1; replicas <= req->nodes; replicas++)
-            for (int way = 0; way < 2; way++) {
-                struct parallel_layout l;
-                const size_t ranks = (size_t)__builtin_popcount(mask);
-                if (ranks % replicas || !parallel_layout_make(&l, req, mask, replicas, way == 1) ||
-                    (way && ranks < 3))
-                    continue;
-                for (size_t cut = 0; cut < l.cuts; cut++)
-                    every_share(&best, &l, req, cut, 0, req->cut[l.cut[cut]].groups);
-            }
+            for (size_t slices = 1; slices * replicas <= req->nodes; slices++)
+                every_layout(&best, req, mask, replicas, slices);
     return best;
 }
 
@@ -237,6 +246,153 @@ static void unlike_replicas_are_found(void **state)
         assert_false(found[i].is_unlike);
 }
 
+/* --- stages that nodes share ------------------------------------------------------------------ */
+
+/* A slice of two is 0.55 of a layer, and so on; each gathering takes as long as is said. */
+struct shared_world {
+    struct world w;
+    struct sched_cost cost[NODES + 1][CUTS][NODES * UNITS];
+    struct parallel_cut cut[NODES + 1][CUTS];
+    struct parallel_sharing sharing;
+    double gather;
+};
+
+static struct sched_cost gathering(const void *owner, size_t slices, size_t cut, size_t unit,
+                                   const size_t *node)
+{
+    const struct shared_world *s = owner;
+    for (size_t a = 0; a < slices; a++)
+        for (size_t b = 0; b < a; b++)
+            assert_int_not_equal(node[a], node[b]);
+    const double once = unit && unit < UNITS - 1 ? s->gather * (double)(1 + cut) : 0;
+    return (struct sched_cost){4 * once, 7 * once, 0, 4 * once, 0};
+}
+
+static void make_shared(struct shared_world *s, const struct cluster *of, double gather)
+{
+    make_world(&s->w, of);
+    s->gather = gather;
+    s->sharing = (struct parallel_sharing){.gathering = gathering, .owner = s};
+    for (size_t n = 2; n <= of->nodes; n++) {
+        const double part = 0.1 + 0.9 / (double)n;
+        for (size_t c = 0; c < CUTS; c++) {
+            for (size_t i = 0; i < of->nodes * UNITS; i++) {
+                const struct sched_cost *whole = &s->w.cost[c][i];
+                s->cost[n][c][i] = (struct sched_cost){part * whole->f, part * whole->i, part * whole->w,
+                                                       part * whole->r, whole->u};
+            }
+            s->cut[n][c] = s->w.cut[c];
+            s->cut[n][c].cost = s->cost[n][c];
+        }
+        s->sharing.cut[n] = s->cut[n];
+    }
+    s->w.req.sharing = &s->sharing;
+}
+
+/* One microbatch, which replicas and pipelines cannot share. */
+static void one_row(struct shared_world *s)
+{
+    s->w.cut[0].microbatches = s->w.cut[0].groups = s->w.req.cuts = 1;
+    for (size_t n = 2; n <= NODES; n++)
+        s->cut[n][0].microbatches = s->cut[n][0].groups = 1;
+}
+
+static void nodes_share_what_nothing_else_divides(void **state)
+{
+    (void)state;
+    static struct shared_world s;
+    static struct parallel_found found[PARALLEL_MOST_FOUND];
+    struct err err = {""};
+    size_t n;
+    for (int is_dear = 0; is_dear < 2; is_dear++) {
+        make_shared(&s, &clusters[0], is_dear ? 0.2 : 0.005);
+        one_row(&s);
+        if (parallel_search(found, &n, &s.w.req, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(found[0].slices, is_dear ? 1 : 2);
+        assert_int_equal(found[0].replicas, 1);
+        bool is_there = false;
+        for (size_t i = 0; i < n; i++) {
+            const struct planner_parts *p = &found[i].parts;
+            assert_float_equal(p->work + p->bubble + p->cables + p->gather + p->sums + p->update,
+                               found[i].plan.seconds, 1e-9 * found[i].plan.seconds);
+            /* Eleven times in each of four layers. */
+            if (found[i].slices == 2)
+                assert_float_equal(p->gather, 44 * s.gather, 1e-9);
+            else
+                assert_float_equal(p->gather, 0, 1e-12);
+            is_there = is_there || found[i].slices == 2;
+        }
+        assert_true(is_there);
+    }
+}
+
+/* The slowest of the nodes decides, and the memory of the smallest. */
+static void nodes_that_share_are_as_good_as_the_worst(void **state)
+{
+    (void)state;
+    static struct shared_world s;
+    static struct parallel_found found[PARALLEL_MOST_FOUND];
+    struct err err;
+    size_t n;
+    double seconds[2];
+    for (size_t slow = 0; slow < 2; slow++) {
+        make_shared(&s, &clusters[slow ? 2 : 0], 0.005);
+        one_row(&s);
+        s.w.req.slices = 2;
+        assert_int_equal(parallel_search(found, &n, &s.w.req, &err), 0);
+        seconds[slow] = found[0].plan.seconds;
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(found[i].slices, 2);
+        assert_true(found[0].plan.fits);
+    }
+    assert_float_equal(seconds[0], seconds[1], 1e-9); /* beside a node twice as fast */
+    s.w.memory[1] = 300;
+    assert_int_equal(parallel_search(found, &n, &s.w.req, &err), 0);
+    assert_false(found[0].plan.fits);
+}
+
+/* Gatherings at which nodes share some stages, and not all. */
+static void a_look_at_all_with_shared_stages_finds_nothing_better(void **state)
+{
+    (void)state;
+    static const size_t of[] = {0, 2, 4, 6, 8};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        static struct shared_world s;
+        static struct parallel_found found[PARALLEL_MOST_FOUND];
+        struct err err = {""};
+        size_t n;
+        make_shared(&s, &clusters[of[i]], 0.01);
+        if (i % 2)
+            one_row(&s);
+        if (parallel_search(found, &n, &s.w.req, &err))
+            fail_msg("%s: %s", clusters[of[i]].name, err.text);
+        const struct planner_score best = brute_force(&s.w.req);
+        printf("%-24s dp=%zu,tp=%zu,pp=%zu, step %.3f, the best there is %.3f\n", clusters[of[i]].name,
+               found[0].replicas, found[0].slices, found[0].places, found[0].plan.seconds, best.main);
+        assert_true(found[0].plan.seconds <= 1.05 * best.main);
+        assert_true(found[0].is_unlike || found[0].plan.seconds >= best.main * (1 - 1e-9));
+    }
+}
+
+/* Replicas whose stages are shared cannot run yet, whatever they would save. */
+static void what_cannot_run_is_not_found(void **state)
+{
+    (void)state;
+    static struct shared_world s;
+    static struct parallel_found found[PARALLEL_MOST_FOUND];
+    struct err err;
+    size_t n;
+    make_shared(&s, &clusters[6], 0);
+    assert_int_equal(parallel_search(found, &n, &s.w.req, &err), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_true(parallel_can_run(found[i].replicas, found[i].slices));
+    s.sharing.cut[2] = s.sharing.cut[3] = s.sharing.cut[4] = NULL;
+    assert_int_equal(parallel_search(found, &n, &s.w.req, &err), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(found[i].slices, 1);
+}
+
 static void what_is_given_stays(void **state)
 {
     (void)state;
@@ -295,6 +451,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unlike_replicas_are_found),
+        cmocka_unit_test(nodes_share_what_nothing_else_divides),
+        cmocka_unit_test(nodes_that_share_are_as_good_as_the_worst),
+        cmocka_unit_test(what_cannot_run_is_not_found),
+        cmocka_unit_test(a_look_at_all_with_shared_stages_finds_nothing_better),
         cmocka_unit_test(what_is_given_stays),
         cmocka_unit_test(nodes_apart_are_in_one_pipeline),
         cmocka_unit_test(it_is_as_good_as_a_look_at_all),
