@@ -96,17 +96,19 @@ no_stages 1 2 3
 
 # Replicas and nodes are looked for, too: the best three are shown, and what is run has the losses of one pipeline.
 on 1 plan train "$@" --parallel auto --micro-batch-size 1 --out any.plan >any.txt 2>&1 || fail "plan: $(cat any.txt)"
-holds "the plans that were found" any.txt '^  (dp=[1-8],)?pp=[1-8+]+ +n1'
-holds "which was chosen" any.txt '^(dp=[1-8],)?pp=[1-8+]+ was chosen: '
-holds "why not the others" any.txt '^(dp=[1-8],)?pp=[1-8+]+ on [a-z0-9-]+ would take [+-][0-9.]+ %: '
+holds "the plans that were found" any.txt '^  ([dt]p=[1-8],)*pp=[1-8+]+ +n1'
+holds "which was chosen" any.txt '^([dt]p=[1-8],)*pp=[1-8+]+ was chosen: '
+holds "why not the others" any.txt '^([dt]p=[1-8],)*pp=[1-8+]+ on [a-z0-9-]+ would take [+-][0-9.]+ %: '
 on 1 train "$@" --parallel auto --micro-batch-size 1 --iters 2 --log any.log >run.out 2>run.err || fail "train --parallel auto: $(cat run.err)"
 on 1 train "$@" --plan any.plan --iters 2 --log kept.log >run.out 2>run.err || fail "train --plan: $(cat run.err)"
 on 1 train "$@" --iters 2 --log plain.log >run.out 2>run.err || fail "train: $(cat run.err)"
 equal "the losses of --parallel auto" "$(jq .loss any.log)" "$(jq .loss plain.log)"
 equal "the losses of its plan" "$(jq .loss kept.log)" "$(jq .loss plain.log)"
 
-# Where layers take long and there is one microbatch, nodes share each stage: what was timed of the layers is made long here.
+# Where layers take long and there is one microbatch, nodes share each stage. So what was timed of layers is made long here, and what was timed of
+# their slices, if this machine was slow enough for that, is forgotten: whatever the clock said, the choice is the same.
 on 1 plan train "$@" --batch-size 1 --parallel auto >one.txt 2>&1 || fail "plan: $(cat one.txt)"
+find "$work/cache" -name '*.json' -exec grep -q '"slices"' {} \; -delete
 find "$work/cache" -name '*.json' -exec sed -i -E 's/^ "([fir])": [0-9].*[0-9]/ "\1": 9.5/' {} +
 on 1 --json plan train "$@" --batch-size 1 --parallel auto --out one.plan >one.json 2>one.err || fail "plan: $(cat one.err)"
 jq -e '.plan | .slices > 1 and (.forecast.choices[0] | (.parallel | startswith("tp=")) and .gather_seconds > 0 and
@@ -146,20 +148,22 @@ holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s
 on 1 plan score --model "$llama" --data "$tables" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
 
-# Of a generation the nodes are looked for, too: the layout whose answer is there first, as was measured. It gives the same tokens.
+last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }
+# Of a generation the nodes are looked for, too: those whose answer is there first by what was measured, whichever that are. It gives the same
+# tokens.
 on 1 plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.txt 2>&1 || fail "plan generate: $(cat answer.txt)"
-holds "the nodes of an answer" answer.txt '^--parallel auto takes [123] nodes?: n1 '
 holds "the layouts of an answer" answer.txt '^  tp=[12],pp=[12] +n1, n[23] +[0-9.e-]+ s +[0-9.e-]+ ms +[0-9.e-]+ s'
 on 1 --json plan generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >answer.json 2>answer.err || fail "plan: $(cat answer.err)"
-jq -e '.plan.speed.choices | length == 3 and .[0].seconds <= .[1].seconds and .[1].seconds <= .[2].seconds' answer.json >/dev/null ||
-    fail "the layouts of an answer: $(jq -c .plan.speed answer.json)"
+jq -e '.plan | .nodes == .speed.choices[0].nodes and (.speed.choices | length == 3 and .[0].seconds <= .[1].seconds and .[1].seconds <= .[2].seconds)' \
+    answer.json >/dev/null || fail "the layouts of an answer: $(jq -c '.plan | .nodes, .speed' answer.json)"
 on 1 --json generate --model "$llama" --parallel auto --max-tokens 20 "Once upon a time" >auto.out 2>run.err || fail "generate: $(cat run.err)"
 on 1 --json generate --model "$llama" --max-tokens 20 "Once upon a time" >plain.out 2>run.err || fail "generate: $(cat run.err)"
 equal "its tokens" "$(jq -c .ids auto.out)" "$(jq -c .ids plain.out)"
+on 1 job "$(($(last) - 1))" >job.txt || fail "job: $(cat job.txt)"
+holds "its tokens, against what was foreseen" job.txt '^a token after it took [0-9.e+-]+ ms, [+-][0-9]+ % of the [0-9.e+-]+ ms foreseen$'
 [ "$(jq '.ids | length' auto.out)" -gt 0 ] || fail "no tokens: $(cat auto.out)"
 
 # A generation and a scoring that are to be foreseen are held against what came of it.
-last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }
 on 1 generate --model "$llama" --max-tokens 20 --forecast "Once upon a time" >run.out 2>run.err || fail "generate --forecast: $(cat run.err)"
 on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
 holds "the prompt" job.txt '^the prompt took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'

@@ -201,10 +201,16 @@ static int try_answer(struct answer_layout *l, struct head *h, json_t *all, stru
     return 0;
 }
 
+/* Where nothing could be timed, the fewest nodes; of those that take as long, always the same. */
 static int by_seconds(const void *a, const void *b)
 {
     const struct answer_layout *x = a, *y = b;
-    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+    const int nodes = __builtin_popcount(x->mask) - __builtin_popcount(y->mask);
+    return x->seconds > y->seconds   ? 1
+           : x->seconds < y->seconds ? -1
+           : nodes                   ? nodes
+           : x->slices != y->slices  ? (x->slices > y->slices) - (x->slices < y->slices)
+                                     : (x->mask > y->mask) - (x->mask < y->mask);
 }
 
 /* The best of each shape: a list for the plan, the fastest first. */
@@ -230,37 +236,35 @@ static json_t *show_answers(const struct answer_layout *l, size_t n, const json_
     return list;
 }
 
-/* The plan with which all of the answer is there first. Where nothing could be timed, the one that
- * has the fewest nodes. */
+/* Of those that can be, the best first; returns how many. None: err says why not the first. */
+static size_t try_answers(struct answer_layout *list, size_t n, struct head *h, json_t *all, struct err *err)
+{
+    size_t kept = 0;
+    struct err other;
+    for (size_t i = 0; i < n; i++)
+        if (!try_answer(&list[i], h, all, i ? &other : err))
+            list[kept++] = list[i];
+    qsort(list, kept, sizeof *list, by_seconds);
+    return kept;
+}
+
+/* The plan with which all of the answer is there first. */
 static int split_for_answer(struct head *h, struct err *err)
 {
     struct answer_layout list[MOST_ANSWER_LAYOUTS];
-    json_t *all = json_incref(h->planning.nodes), *shown = NULL;
-    struct err why = {""};
-    const size_t n = list_answers(list, h, all);
-    size_t best = n;
-    h->planning.wants_speed = true;
-    for (size_t i = 0; i < n; i++) {
-        const int e = try_answer(&list[i], h, all, *why.text ? err : &why);
-        if (!e && (best == n || list[i].seconds < list[best].seconds))
-            best = i;
+    json_t *all = json_incref(h->planning.nodes);
+    h->planning.wants_speed = true; /* of the plan that is taken, too: a job says how far off that was */
+    const size_t n = try_answers(list, list_answers(list, h, all), h, all, err);
+    json_t *shown = show_answers(list, n, all);
+    int e = n ? 0 : -ENOSPC;
+    if (n) {
+        take_answer(h, all, &list[0]);
+        if (h->plan.ranks < json_array_size(all))
+            take_nodes(h, all, list[0].mask, h->plan.ranks);
+        e = stage_shared_note(h, err);
     }
-    const struct answer_layout taken = best < n ? list[best] : list[0];
-    qsort(list, n, sizeof *list, by_seconds);
-    shown = show_answers(list, n, all);
-    h->planning.wants_speed = false;
-    if (best == n)
-        *err = why;
-    json_decref(h->planning.nodes);
-    h->planning.nodes = json_incref(all);
-    h->plan.slices = taken.slices > 1 ? taken.slices : 0;
-    int e = best < n ? 0 : -ENOSPC;
-    if (!e && (size_t)__builtin_popcount(taken.mask) < json_array_size(all))
-        take_nodes(h, all, taken.mask, taken.slices * taken.places);
-    else
-        h->plan.ranks = json_array_size(all);
-    e = e ? e : stage_shared_note(h, err);
     e = e ? e : head_split_on_nodes(h, err);
+    h->planning.wants_speed = false;
     if (h->planning.speed)
         json_object_set(h->planning.speed, "choices", shown);
     json_decref(shown);
