@@ -335,7 +335,7 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
 static int room_locked(struct exchange *x, const struct neighbor *p, size_t limit)
 {
     x->seen = x->changes;
-    return x->abandoned ? -ECANCELED : p->nout < limit;
+    return x->abandoned ? -ECANCELED : p->nout - p->nlast < limit;
 }
 
 int exchange_room(struct exchange *x, uint32_t to, size_t limit)
@@ -366,8 +366,24 @@ static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t
     return o;
 }
 
+/* Behind all others, or before those that go last. */
+static void enqueue(struct neighbor *p, struct outbox *out)
+{
+    struct outbox **at = out->last ? p->out_tail : &p->out;
+    while (*at && !(*at)->last)
+        at = &(*at)->next;
+    out->next = *at;
+    *at = out;
+    if (!out->next)
+        p->out_tail = &out->next;
+    p->nout++;
+    p->nlast += out->last;
+}
+
+enum send_how { SEND_HERE, SEND_QUEUED, SEND_LAST };
+
 static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size,
-                   bool here)
+                   enum send_how how)
 {
     struct neighbor *p = neighbor_of(x, to);
     struct outbox *out = p ? outbox_new(key, buffer, size) : NULL;
@@ -376,10 +392,10 @@ static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, v
         return p ? -ENOMEM : -ENOTCONN;
     }
     pthread_mutex_lock(&x->lock);
-    *p->out_tail = out;
-    p->out_tail = &out->next;
-    p->nout++;
-    here |= p->attended; /* it waits for the message, and no kick is for it alone */
+    out->last = how == SEND_LAST;
+    enqueue(p, out);
+    const bool here =
+        how == SEND_HERE || p->attended; /* it waits for the message, and no kick is for it alone */
     p->unkicked |= !here;
     if (here && !exchange_send_here(p, out))
         exchange_wake_senders(p);
@@ -389,12 +405,17 @@ static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, v
 
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
 {
-    return send_on(x, to, key, buffer, size, true);
+    return send_on(x, to, key, buffer, size, SEND_HERE);
 }
 
 int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
 {
-    return send_on(x, to, key, buffer, size, false);
+    return send_on(x, to, key, buffer, size, SEND_QUEUED);
+}
+
+int exchange_queue_last(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return send_on(x, to, key, buffer, size, SEND_LAST);
 }
 
 void exchange_kick(struct exchange *x)

@@ -58,7 +58,8 @@ int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
 /* A message that is here: its buffer now belongs to the caller (exchange_release). */
 void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size);
 
-/* 1 if fewer than `limit` messages to the rank are unsent or unacknowledged, 0 if not. */
+/* 1 if fewer than `limit` messages to the rank are unsent or unacknowledged, but for those of
+ * exchange_queue_last; 0 if not. */
 int exchange_room(struct exchange *x, uint32_t to, size_t limit);
 /* Queues a buffer got from exchange_buffer; it is released when sent. A small one is sent at once,
  * by the caller, if there is a lane to send it. */
@@ -66,6 +67,10 @@ int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, vo
 /* The same for a caller that has something to compute meanwhile: the senders send it, whatever its
  * size, when the caller tells. */
 int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
+/* Queued, too, but for what is not wanted soon: all else for the rank goes before it, and finds as
+ * much room as without it. */
+int exchange_queue_last(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                        size_t size);
 /* Has the senders take what is left to go out: what was posted and queued, and acknowledgements of
  * what came while the caller waited. All of it together wakes a sender of each lane once, and once
  * somebody who hears it; each time a computing thread may have to make room. To be called before

@@ -64,6 +64,7 @@ struct outbox { /* one message to send */
     struct outbox *next;
     struct msg_key key;
     bool credited;
+    bool last;    /* behind all that are not */
     void *buffer; /* owned */
     size_t size, chunks, done, unsent;
     uint8_t *chunk;   /* owned: chunk_state of each, and behind them how often each was given to a lane */
@@ -113,7 +114,7 @@ struct neighbor {
     struct share_lane share[MAX_LANES];
     struct inbox *in;
     struct outbox *out, **out_tail;
-    size_t nout;
+    size_t nout, nlast; /* all, and those of them that go last */
     struct credit *credits;
     size_t ncredits;
     bool attended; /* the compute thread reads its lanes, once their receivers have made room */

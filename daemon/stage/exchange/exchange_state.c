@@ -145,6 +145,7 @@ void exchange_finish_message(struct neighbor *p, struct outbox *o)
             break;
         }
     p->nout--;
+    p->nlast -= o->last;
     exchange_free_outbox(p->x, o);
     exchange_changed(p->x);
 }

@@ -128,6 +128,11 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
     return exchange_send(x, to, key, buffer, size);
 }
 
+int exchange_queue_last(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return exchange_send(x, to, key, buffer, size);
+}
+
 void exchange_kick(struct exchange *x)
 {
     (void)x;

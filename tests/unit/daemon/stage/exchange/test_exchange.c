@@ -280,6 +280,39 @@ static void credits_decide_the_order(void **state)
     part(&p);
 }
 
+/* Copies of what a job trains are large, and the step that follows them is in a hurry. */
+static void what_goes_last_stands_in_nobodys_way(void **state)
+{
+    (void)state;
+    static const uint32_t order[] = {2, 0, 1};
+    struct pair p;
+    join(&p);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct msg_key key = key_of(i);
+        void *buffer = exchange_buffer(p.x[0], 600000);
+        assert_non_null(buffer);
+        fill(buffer, 600000, i);
+        assert_int_equal((i < 2 ? exchange_queue_last : exchange_queue)(p.x[0], 1, &key, buffer, 600000), 0);
+        assert_int_equal(exchange_room(p.x[0], 1, 1), i < 2);
+    }
+    pthread_mutex_lock(&p.x[0]->lock);
+    const struct outbox *out = p.x[0]->neighbors[0].out;
+    for (uint32_t i = 0; i < 3; i++, out = out->next)
+        assert_int_equal(out->key.mb, order[i]);
+    assert_null(out);
+    pthread_mutex_unlock(&p.x[0]->lock);
+    for (uint32_t i = 0; i < 3; i++)
+        post(p.x[1], 0, i, 600000, false);
+    exchange_kick(p.x[0]);
+    for (uint32_t i = 0; i < 3; i++)
+        receive(p.x[1], 0, i, 600000);
+    send_one(p.x[0], 1, 3, 10); /* the queue is whole */
+    post(p.x[1], 0, 3, 10, false);
+    receive(p.x[1], 0, 3, 10);
+    assert_int_equal(exchange_flush(p.x[0], 10), 0);
+    part(&p);
+}
+
 static void keys_differ_in_every_part(void **state)
 {
     (void)state;
@@ -569,6 +602,7 @@ int main(void)
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(what_is_told_together_goes_together),
         cmocka_unit_test(credits_decide_the_order),
+        cmocka_unit_test(what_goes_last_stands_in_nobodys_way),
         cmocka_unit_test(keys_differ_in_every_part),
         cmocka_unit_test(a_variable_message_may_be_shorter),
         cmocka_unit_test(buffers_are_used_again),
