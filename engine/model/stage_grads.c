@@ -133,7 +133,7 @@ void stage_gather_grads(struct stage *s)
         for (size_t p = u->nparams; p-- > 0;) {
             const struct param *param = &u->params[p];
             const size_t grain = u->defs[param->def.tensor].grain;
-            if (param->def.role == PARAM_FULL && grain)
+            if ((param->def.role == PARAM_FULL || param->def.role == PARAM_M) && grain)
                 gather_values(s, param->g, param->def.rows, grain, param->n / param->def.rows);
         }
         if (u->lent_n)

@@ -445,8 +445,7 @@ static void cut_factors(struct unit *u, size_t tensor)
 {
     for (size_t set = 0; set < u->sets; set++) {
         struct lora *lora = &u->all_lora[set * u->ntensors + tensor];
-        if (lora->b)
-            lora->b += u->cut[tensor].first * lora->rank;
+        *lora = lora_moved(lora, (ptrdiff_t)u->cut[tensor].first);
     }
 }
 

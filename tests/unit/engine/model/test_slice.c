@@ -305,7 +305,7 @@ static void *learn(void *arg)
     if (!l->r)
         num_set_compute(num, w->compute);
     l->r = l->r ? l->r : stage_open(&s, num, &spec, &l->err);
-    if (!l->r && w->tune.kind == TUNE_LORA)
+    if (!l->r && w->tune.kind == TUNE_LORA && w->tune.init != LORA_INIT_PISSA)
         fill_adapter(s);
     for (uint64_t step = 1; step <= STEPS && !l->r; step++)
         l->r = learn_step(l, s, step);
@@ -465,6 +465,33 @@ static void training(void **state)
         }
 }
 
+/* Magnitudes, whose norms are those of whole rows, and what begins with the principal part of a
+ * whole weight. */
+static void forms_of_training(void **state)
+{
+    (void)state;
+    static const size_t dense[] = {0, 1, 3};
+    for (size_t k = 0; k < 2 * sizeof dense / sizeof *dense; k++) {
+        struct world w;
+        struct err err;
+        world_make(&w, models[dense[k / 2]], k / 2 % 2 ? "bfloat16" : "float32");
+        w.tune = (struct tune){.kind = TUNE_LORA, .rank = 3, .alpha = 6, .end_layer = w.c.layers};
+        w.tune.dora = k % 2;
+        w.tune.dropout = k % 2 ? 0.3f : 0;
+        must(tune_targets(&w.tune, family_find(w.c.family), &w.c, "all-linear", &err), &err);
+        if (!w.tune.dora) {
+            w.tune.init = LORA_INIT_PISSA;
+            tune_fix_half(&w.tune);
+        }
+        for (int compute = NUM_F32; compute < NUM_COMPUTES; compute++) {
+            w.compute = (enum num_compute)compute;
+            w.bits = compute == NUM_INT8 ? 8 : 0;
+            check_training(&w, 2 + k / 2 % 2);
+        }
+        world_free(&w);
+    }
+}
+
 static void few_bits(void **state)
 {
     (void)state;
@@ -555,10 +582,11 @@ static void a_lost_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),    cmocka_unit_test(adapters),
-        cmocka_unit_test(few_bits),    cmocka_unit_test(the_first_slice_chooses_the_experts),
-        cmocka_unit_test(stored_bits), cmocka_unit_test(refusals),
-        cmocka_unit_test(a_lost_rank), cmocka_unit_test(training),
+        cmocka_unit_test(families),          cmocka_unit_test(adapters),
+        cmocka_unit_test(few_bits),          cmocka_unit_test(the_first_slice_chooses_the_experts),
+        cmocka_unit_test(stored_bits),       cmocka_unit_test(refusals),
+        cmocka_unit_test(a_lost_rank),       cmocka_unit_test(training),
+        cmocka_unit_test(forms_of_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
