@@ -29,7 +29,7 @@ void stage_carve_params(struct stage *s, struct slab *slab)
         unit_carve(&s->units[i], slab, s->spec.training ? &groups : NULL);
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     if (tied && s->spec.training)
-        unit_carve_lent(s->head, slab, c->vocab * c->dim);
+        unit_carve_lent(s->head, slab, c->vocab, c->dim);
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
 }
 

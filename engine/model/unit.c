@@ -245,10 +245,11 @@ void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *gro
     }
 }
 
-void unit_carve_lent(struct unit *u, struct slab *slab, size_t n)
+void unit_carve_lent(struct unit *u, struct slab *slab, size_t rows, size_t cols)
 {
-    u->lent_n = n;
-    u->lent_g = u->lent_sums = slab_floats(slab, u->buffers, n);
+    u->lent_n = rows * cols;
+    u->lent_rows = rows;
+    u->lent_g = u->lent_sums = slab_floats(slab, u->buffers, u->lent_n);
 }
 
 static void complain(char *complaints, size_t size, const char *text)
