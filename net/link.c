@@ -160,7 +160,8 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
         link->has_preamble = true;
     }
     auth_node_id(link->mine.node_id, setup->id->pub);
-    link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
+    link->mine.seal.suites =
+        seal_suites() & (setup->hello.seal.suites ? setup->hello.seal.suites : UINT8_MAX);
     r = link_set_timer(link);
     if (!r)
         r = take_secrets(link, setup);

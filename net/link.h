@@ -55,7 +55,7 @@ struct link_hello {
     uint8_t node_id[16];
     char name[64], version[32];
     uint16_t proto_min, proto_max;
-    uint8_t suites;
+    struct seal_offer seal; /* records have the cipher that seal_choose finds for both */
     uint16_t listen_port;
     uint64_t boot;           /* random at daemon start: tells a restarted node from a lost connection */
     uint8_t cert[LINK_CERT]; /* why the cluster should believe us; all zero = none */
@@ -121,7 +121,7 @@ struct link_setup {
     enum link_kind kind;
     const uint8_t *
         preamble; /* borrowed; dialing: LINK_PREAMBLE bytes for a relay, said before the handshake; NULL = none */
-    struct link_hello hello; /* ours; node_id is filled in from id, suites 0 = what this CPU does well */
+    struct link_hello hello; /* ours; node_id is filled in from id, seal.suites 0 = what this CPU does well */
     const struct link_ops *ops;
     void *owner;
     uint16_t

@@ -121,7 +121,7 @@ static int start_session(struct link *link)
         link_fail(link, LINK_END_LOCAL, "no memory for the session with %s", link->who);
         return -ENOMEM;
     }
-    link->suite = seal_choose(link->mine.suites, link->peer.suites);
+    link->suite = seal_choose(&link->mine.seal, &link->peer.seal);
     seal_init(&link->tx, keys.tx, link->suite);
     seal_init(&link->rx, keys.rx, link->suite);
     memcpy(link->hash, keys.hash, sizeof link->hash);

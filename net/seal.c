@@ -28,9 +28,14 @@ uint8_t seal_suites(void)
     return mask;
 }
 
-enum seal_suite seal_choose(uint8_t mine, uint8_t theirs)
+enum seal_suite seal_choose(const struct seal_offer *mine, const struct seal_offer *theirs)
 {
-    return mine & theirs & 1 << SEAL_AES256_GCM ? SEAL_AES256_GCM : SEAL_CHACHA20_POLY1305;
+    const uint32_t chacha = (uint32_t)mine->chacha_ps + theirs->chacha_ps;
+    const uint32_t aes = (uint32_t)mine->aes_ps + theirs->aes_ps;
+
+    if (!(mine->suites & theirs->suites & 1 << SEAL_AES256_GCM))
+        return SEAL_CHACHA20_POLY1305;
+    return chacha < aes ? SEAL_CHACHA20_POLY1305 : SEAL_AES256_GCM;
 }
 
 const char *seal_suite_name(enum seal_suite suite)

@@ -180,8 +180,6 @@ static void read_parallel(struct job_spec *s, struct rules *r)
         r, s->slices < 2 || !*s->unlike,
         "--parallel: replicas with unlike numbers of nodes (pp=P+Q) do not go together with tp=T nodes that "
         "share a stage: give dp=D and pp=P instead, or leave out tp");
-    demand(r, s->slices < 2 || !trains || !(s->dora || s->lora_init == LORA_INIT_PISSA),
-           "DoRA and --lora-init pissa are not trained where several nodes share a stage: leave out tp");
     demand(r, trains || !s->replicas, "--parallel dp=D is for training: here, give tp=T, pp=P or both");
     demand(r, s->replicas <= PLAN_MAX_REPLICAS, "--parallel: a job has at most 8 replicas, so dp is 1 to 8");
     demand(r, s->slices <= SLICE_MOST, "--parallel: at most 8 nodes share a stage, so tp is 1 to 8");

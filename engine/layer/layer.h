@@ -62,6 +62,9 @@ struct lora {
     size_t fixed;      /* so many of the last of `rank` are never updated, and have no gradient */
 };
 #define LORA_NONE UINT32_MAX
+/* The factors as seen from the output `rows` further on, or before: of some of the outputs out of
+ * those of all, and back. */
+struct lora lora_moved(const struct lora *lora, ptrdiff_t rows);
 struct linear {
     struct mat w;
     const float *bias;       /* [out] or NULL */
@@ -95,7 +98,7 @@ void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, 
 /* LoRA: da [rank, in] += dybᵀ·drop(x), db [out, rank] += s·dyᵀ·xa; DoRA: dm [out] too. What is
  * fixed gets 0. */
 struct lora_grads {
-    float *a, *b, *m; /* m: NULL without DoRA */
+    float *a, *b, *m; /* m: NULL without DoRA, or where another adds to it */
 };
 void lora_backward_w(struct num *num, struct lora_grads g, const float *dy, const float *dyb, const float *xa,
                      const float *x, const struct linear *lin, size_t tokens);

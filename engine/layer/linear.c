@@ -17,6 +17,18 @@ enum {
     TOGETHER = 32, /* linears computed at once */
 };
 
+struct lora lora_moved(const struct lora *lora, ptrdiff_t rows)
+{
+    struct lora moved = *lora;
+    moved.b = lora->b ? lora->b + rows * (ptrdiff_t)lora->rank : NULL;
+    if (lora->m) {
+        moved.m = lora->m + rows;
+        moved.inv = lora->inv + rows;
+        moved.gain = lora->gain + rows;
+    }
+    return moved;
+}
+
 static struct mat mat_a(const struct linear *lin)
 {
     return (struct mat){.data = lin->lora->a,
@@ -290,7 +302,7 @@ void lora_backward_w(struct num *num, struct lora_grads g, const float *dy, cons
     }
     gemm_dw(num, g.b, dora_is(lin) ? dyb + tokens * lora->rank : dy, xa, tokens, lin->w.rows, lora->rank,
             lora->scale);
-    if (dora_is(lin))
+    if (g.m)
         dora_backward_m(num, g.m, dy, xa, lin, tokens);
     clear_fixed(g, lin);
 }

@@ -108,6 +108,19 @@ struct param_slice param_slice(size_t n, size_t slice, size_t slices)
     return (struct param_slice){at, slice_first(n, slice + 1, slices) - at};
 }
 
+struct param_slice param_made(struct slice s, size_t rows, size_t cols, size_t grain)
+{
+    const struct slice_rows own = slice_rows(s, rows, grain);
+    return (struct param_slice){own.first * cols, own.n * cols};
+}
+
+struct param_slice param_slice_both(struct param_slice a, struct param_slice b)
+{
+    const size_t at = a.at > b.at ? a.at : b.at, a_end = a.at + a.n, b_end = b.at + b.n,
+                 end = a_end < b_end ? a_end : b_end;
+    return (struct param_slice){at, end > at ? end - at : 0};
+}
+
 struct param_piece_part param_piece_overlap(const struct param_piece *piece, size_t pos, size_t n)
 {
     const size_t from = pos > piece->at ? pos : piece->at;

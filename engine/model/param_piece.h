@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "model/slice.h"
 #include "model/tune.h"
 
 enum {
@@ -41,6 +42,11 @@ struct param_slice {
     size_t at, n;
 };
 struct param_slice param_slice(size_t n, size_t slice, size_t slices);
+/* Of a matrix [rows, cols] whose rows several ranks share, values whose gradients one of them
+ * makes; grain as of struct param_def. Others are not worth sending before the ranks gather. */
+struct param_slice param_made(struct slice s, size_t rows, size_t cols, size_t grain);
+/* Values that are in both; n = 0: none. */
+struct param_slice param_slice_both(struct param_slice a, struct param_slice b);
 /* What goes from replica to replica: gradients, among them that of a tied embedding which the head
  * makes, or values; without what is never updated. */
 enum unit_shared { UNIT_GRADS, UNIT_VALUES };

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layer/dora.h"
+
 void tensor_add(struct tensor_list *list, const char *name, struct tensor_def def)
 {
     if (list->answer)
@@ -133,8 +135,7 @@ static struct linear whole_linear(const struct block_ctx *ctx, const struct unit
         return lin;
     lin.w = w->whole[linear];
     if (lin.lora) {
-        *room = *lin.lora;
-        room->b -= w->cut[linear].first * room->rank;
+        *room = lora_moved(lin.lora, -(ptrdiff_t)w->cut[linear].first);
         lin.lora = room;
     }
     return lin;
@@ -156,15 +157,29 @@ static void full_grads(const struct block_ctx *ctx, const struct unit_grads *g, 
     linear_backward_w(ctx->num, dw, dbias, dy, in, tokens, own.cols, own.rows);
 }
 
+/* Of DoRA a slice keeps what its own rows gave, so it adds to their magnitudes' gradient. */
+static void own_magnitudes(const struct block_ctx *ctx, float *dm, size_t linear, const float *dy,
+                           const float *xa, const struct unit_weights *w, size_t tokens)
+{
+    const struct linear *lin = &w->lin[linear];
+    const size_t first = w->cut[linear].first;
+    part_columns_take(ctx->gather->own, lin->w.rows, dy, w->whole[linear].rows, first, tokens);
+    dora_backward_m(ctx->num, dm + first, ctx->gather->own, xa, lin, tokens);
+}
+
 void part_linear_grads(const struct block_ctx *ctx, const struct unit_grads *g, size_t linear,
                        const float *dy, const float *dyb, const float *xa, const float *in,
                        const struct unit_weights *w, size_t tokens)
 {
     struct lora room;
     const struct linear lin = whole_linear(ctx, w, linear, &room);
+    float *dm = g->m[linear];
+    const bool is_part = dm && lin.w.rows > w->lin[linear].w.rows;
     if (g->a[linear])
-        lora_backward_w(ctx->num, (struct lora_grads){g->a[linear], g->b[linear], g->m[linear]}, dy, dyb, xa,
-                        in, &lin, tokens);
+        lora_backward_w(ctx->num, (struct lora_grads){g->a[linear], g->b[linear], is_part ? NULL : dm}, dy,
+                        dyb, xa, in, &lin, tokens);
+    if (is_part)
+        own_magnitudes(ctx, dm, linear, dy, xa, w, tokens);
     if (g->full[linear])
         full_grads(ctx, g, linear, dy, in, w, tokens);
 }

@@ -95,13 +95,6 @@ static int check_spec(const struct stage_spec *spec, struct err *err)
                        c->quant_bits);
     if (slice_is_part(spec->slice) && !spec->kv && !spec->training)
         return err_set(err, -EINVAL, "a stage that is shared by several ranks generates or trains");
-    bool is_apart = spec->tune.dora || spec->tune.fixed;
-    for (size_t i = 0; i < spec->nmore; i++)
-        is_apart = is_apart || spec->more[i].dora || spec->more[i].fixed;
-    if (slice_is_part(spec->slice) && spec->training && is_apart)
-        return err_set(err, -ENOTSUP,
-                       "DoRA and --lora-init pissa are not trained where several ranks share a layer: leave "
-                       "out tp in --parallel");
     return slice_check(c, spec->slice.count, spec->training, err);
 }
 

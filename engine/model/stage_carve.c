@@ -29,7 +29,7 @@ void stage_carve_params(struct stage *s, struct slab *slab)
         unit_carve(&s->units[i], slab, s->spec.training ? &groups : NULL);
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     if (tied && s->spec.training)
-        unit_carve_lent(s->head, slab, c->vocab * c->dim);
+        unit_carve_lent(s->head, slab, c->vocab, c->dim);
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
 }
 
@@ -211,7 +211,15 @@ static void carve_shared(struct stage *s, struct slab *slab)
     slab->overlaps = overlaps;
 }
 
-/* Own columns of a part's output, and of gradients, where matrices get some. */
+static bool trains_magnitudes(const struct stage_spec *spec)
+{
+    bool has = spec->training && spec->tune.dora;
+    for (size_t i = 0; i < spec->nmore && !has; i++)
+        has = spec->training && spec->more[i].dora;
+    return has;
+}
+
+/* Own columns of a part's output, and of gradients, where matrices or magnitudes get some. */
 static size_t widest_own(const struct stage_spec *spec)
 {
     const struct config *c = &spec->config;
@@ -219,8 +227,9 @@ static size_t widest_own(const struct stage_spec *spec)
         dim = slice_rows(spec->slice, c->dim, SLICE_ANY).n,
         ffn = slice_rows(spec->slice, max_size(c->ffn, max_size(c->moe.ffn, c->moe.shared_ffn)), SLICE_ANY).n,
         heads = slice_rows(spec->slice, c->heads, c->heads / c->kv_heads).n;
-    return stage_trains_all(spec) ? max_size(max_size(dim, c->heads), max_size(ffn, 2 * heads * c->head))
-                                  : dim;
+    return stage_trains_all(spec) || trains_magnitudes(spec)
+               ? max_size(max_size(dim, c->heads), max_size(ffn, 2 * heads * c->head))
+               : dim;
 }
 
 /* Of a slice: the widest rows that it gathers before a product, and the widest that it gives. */

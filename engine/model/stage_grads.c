@@ -132,9 +132,9 @@ void stage_gather_grads(struct stage *s)
         struct unit *u = &s->units[i];
         for (size_t p = u->nparams; p-- > 0;) {
             const struct param *param = &u->params[p];
-            const size_t grain = u->defs[param->def.tensor].grain;
-            if (param->def.role == PARAM_FULL && grain)
-                gather_values(s, param->g, param->def.rows, grain, param->n / param->def.rows);
+            const size_t rows = param->def.rows;
+            if (param->def.grain)
+                gather_values(s, param->g, rows, param->def.grain, param->n / rows);
         }
         if (u->lent_n)
             gather_values(s, u->lent_g, s->spec.config.vocab, SLICE_ANY, s->spec.config.dim);

@@ -36,7 +36,8 @@ static int visit_lora(const struct tune_walk *w, const struct tensor_def *def, c
                           .tensor = w->tensor,
                           .rows = def->rows,
                           .cols = form->rank};
-    struct param_def m = {.role = PARAM_M, .weave = def->weave, .tensor = w->tensor, .rows = def->rows};
+    struct param_def m = {
+        .role = PARAM_M, .weave = def->weave, .tensor = w->tensor, .rows = def->rows, .grain = def->grain};
     a.scale = b.scale = m.scale = scale;
     snprintf(a.name, sizeof a.name, "%.*s.lora_A.weight", stem, def->name);
     snprintf(b.name, sizeof b.name, "%.*s.lora_B.weight", stem, def->name);
@@ -59,7 +60,8 @@ static int walk_one(void *arg, const struct tensor_def *def)
                               .tensor = w->tensor,
                               .rows = def->rows,
                               .cols = def->cols,
-                              .taps = def->taps};
+                              .taps = def->taps,
+                              .grain = def->grain};
         memcpy(p.name, def->name, sizeof def->name);
         r = w->visit(w->arg, &p);
     } else if (w->lora && def->linear && !def->fixed && target_form(w->tune, def->name, &form)) {

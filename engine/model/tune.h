@@ -115,6 +115,7 @@ struct param_def {
     size_t tensor;           /* index of the tensor_def it belongs to */
     size_t rows, cols;       /* cols = 0: vector, such as magnitudes */
     size_t taps;             /* as in struct tensor_def */
+    size_t grain;            /* the same, where a slice makes the gradients of some rows; 0: of all */
     double scale;            /* of factors: what their product is multiplied by */
 };
 /* Shows the parameters of a unit to `visit` in canonical order; stops as family_tensors does. */

@@ -245,10 +245,11 @@ void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *gro
     }
 }
 
-void unit_carve_lent(struct unit *u, struct slab *slab, size_t n)
+void unit_carve_lent(struct unit *u, struct slab *slab, size_t rows, size_t cols)
 {
-    u->lent_n = n;
-    u->lent_g = u->lent_sums = slab_floats(slab, u->buffers, n);
+    u->lent_n = rows * cols;
+    u->lent_rows = rows;
+    u->lent_g = u->lent_sums = slab_floats(slab, u->buffers, u->lent_n);
 }
 
 static void complain(char *complaints, size_t size, const char *text)
@@ -445,8 +446,7 @@ static void cut_factors(struct unit *u, size_t tensor)
 {
     for (size_t set = 0; set < u->sets; set++) {
         struct lora *lora = &u->all_lora[set * u->ntensors + tensor];
-        if (lora->b)
-            lora->b += u->cut[tensor].first * lora->rank;
+        *lora = lora_moved(lora, (ptrdiff_t)u->cut[tensor].first);
     }
 }
 

@@ -81,7 +81,7 @@ struct unit {
     struct grad_sum *all_grads; /* [sets] */
     struct grad_sum *grads;     /* of the adapter chosen */
     /* Of the head's unit: a gradient for a weight that another unit has. */
-    size_t lent_n;
+    size_t lent_n, lent_rows;
     float *lent_g, *lent_sums; /* as in a param */
 };
 
@@ -108,8 +108,9 @@ void unit_choose_none(struct unit *u);
 /* Carves what the unit needs beside the mapping. groups: gradients and AdamW moments too; NULL: it
  * is not trained. Leaves the first adapter chosen. */
 void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *groups);
-/* After that: a gradient of n values that the unit makes for a weight of another. */
-void unit_carve_lent(struct unit *u, struct slab *slab, size_t n);
+/* After that: a gradient [rows, cols] that the unit makes for a weight of another, whose rows
+ * slices share. */
+void unit_carve_lent(struct unit *u, struct slab *slab, size_t rows, size_t cols);
 
 /* Binds to the opened files; st may be NULL when everything is drawn at random. Mismatches are
  * appended to `complaints` (`size` bytes), all of them, by name; returns how many. Trained full

@@ -14,11 +14,25 @@ static struct linear linear_of(const struct unit *u, size_t set, size_t tensor)
     return lin;
 }
 
+/* The same with all rows where they are here: of a slice that trains, what goes back needs all
+ * gains. */
+static struct linear whole_of(const struct unit *u, size_t set, size_t tensor, struct lora *room)
+{
+    struct linear lin = linear_of(u, set, tensor);
+    if (u->has_all) {
+        *room = lora_moved(lin.lora, -(ptrdiff_t)u->cut[tensor].first);
+        lin.lora = room;
+        lin.w = u->all_rows[tensor];
+    }
+    return lin;
+}
+
 void unit_ready(struct unit *u, struct num *num)
 {
     for (size_t set = 0; set < u->sets; set++) {
         for (size_t t = 0; t < u->ntensors && u->stale[set]; t++) {
-            const struct linear lin = linear_of(u, set, t);
+            struct lora room;
+            const struct linear lin = whole_of(u, set, t, &room);
             if (!dora_is(&lin))
                 continue;
             dora_norms(num, lin.lora->inv, &lin);

@@ -112,13 +112,22 @@ void unit_end_groups(struct unit *u, struct num *num)
 
 /* --- out and in ------------------------------------------------------------------------------- */
 
-/* Of a unit's lists, parameter `nparams` is what is lent. */
-static size_t values_of(const struct unit *u, enum unit_shared what, const struct param *params, size_t n,
-                        size_t at)
+/* Of one of `set`'s parameters, those values of a slice that travel; of gradients, what this slice
+ * of a stage makes. The parameter behind all others is what is lent. */
+static struct param_slice travels(const struct unit *u, enum unit_shared what, size_t set, size_t i,
+                                  size_t slice)
 {
-    if (at == n)
-        return what == UNIT_GRADS ? u->lent_n : 0;
-    return params[at].def.fixed ? 0 : params[at].n;
+    const bool is_lent = i == u->all_nparams[set];
+    const struct param_def lent = {.rows = u->lent_rows, .grain = SLICE_ANY};
+    const struct param *p = &u->all_params[set * u->most + i];
+    const struct param_def *def = is_lent ? &lent : &p->def;
+    const size_t n = is_lent ? u->lent_n : p->n;
+    if (def->fixed || !n || (is_lent && what == UNIT_VALUES))
+        return (struct param_slice){0, 0};
+    const struct param_slice part = param_slice(n, slice, u->groups.slices);
+    return what == UNIT_VALUES
+               ? part
+               : param_slice_both(part, param_made(u->slice, def->rows, n / def->rows, def->grain));
 }
 
 static float *base_of(const struct unit *u, enum unit_shared what, uint32_t buffer, size_t at)
@@ -128,15 +137,15 @@ static float *base_of(const struct unit *u, enum unit_shared what, uint32_t buff
     return what == UNIT_VALUES ? u->params[at].w : u->params[at].sums + buffer * u->params[at].n;
 }
 
-/* What there is of the part in each parameter's slice, one after the other. */
+/* What there is of the part in what travels of each parameter, one after the other. */
 static void copy(const struct unit *u, enum unit_shared what, uint32_t buffer, const struct param_share *part,
                  float *out, const float *in)
 {
     const struct param_piece wanted = {.at = part->at, .n = part->n};
+    const size_t set = (size_t)(u->grads - u->all_grads);
     size_t pos = 0;
     for (size_t i = 0; i <= u->nparams; i++) {
-        const struct param_slice slice =
-            param_slice(values_of(u, what, u->params, u->nparams, i), part->slice, u->groups.slices);
+        const struct param_slice slice = travels(u, what, set, i, part->slice);
         const struct param_piece_part one = param_piece_overlap(&wanted, pos, slice.n);
         float *at = one.n ? base_of(u, what, buffer, i) + slice.at + one.first : NULL;
         if (one.n && out)
@@ -149,12 +158,9 @@ static void copy(const struct unit *u, enum unit_shared what, uint32_t buffer, c
 
 size_t unit_shared_values(const struct unit *u, enum unit_shared what, size_t set, size_t slice)
 {
-    const size_t nparams = u->all_nparams[set];
     size_t n = 0;
-    for (size_t i = 0; u->buffers && i <= nparams; i++)
-        n += param_slice(values_of(u, what, u->all_params + set * u->most, nparams, i), slice,
-                         u->groups.slices)
-                 .n;
+    for (size_t i = 0; u->buffers && i <= u->all_nparams[set]; i++)
+        n += travels(u, what, set, i, slice).n;
     return n;
 }
 

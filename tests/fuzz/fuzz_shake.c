@@ -74,8 +74,8 @@ static struct link *make(struct event_base *base, const struct link_ops *ops, st
     link->dialed = seen->mode & DIALED;
     link->auth = auth_of(link->dialed);
     expect(link->bev && link->timer && link->auth);
-    link->mine =
-        (struct link_hello){.name = "self", .version = "1", .proto_min = 1, .proto_max = 1, .suites = 1};
+    link->mine = (struct link_hello){
+        .name = "self", .version = "1", .proto_min = 1, .proto_max = 1, .seal = {.suites = 1}};
     link->kind = link->dialed ? LINK_CONTROL + (seen->mode >> 4) % 3 : 0;
     snprintf(link->who, sizeof link->who, "the other");
     return link;

@@ -88,18 +88,21 @@ await_line "$(log_of 1)" 'job 3: its result is in' 60
 on 1 attach 3 >"$work/home.out" 2>&1 || fail "the job at its old head: $(cat "$work/home.out")"
 same "the adapter" "$work/undisturbed/adapter_model.safetensors" "$work/alone/adapter_model.safetensors"
 
-# --- a run that may end early: its best adapter lies with the old head alone, so it is made again, and ends where it would have ---
+# --- a run that may end early: its deputy has its best adapter, goes on, and ends where it would have ---
 await_ring 1
-training="--iters 140 --seq-len 64 --lr 3e-2 --valid $tables --eval-every 10 --early-stop 12"
+training="--iters 140 --seq-len 64 --lr 1e-1 --valid $tables --eval-every 10 --early-stop 8"
 train undisturbed_early
 await_end "$job_process" 120 || fail "undisturbed_early: $(cat "$work/undisturbed_early.err")"
+holds "the run that ends early" "$work/undisturbed_early.err" 'stops after step 110: 8 evaluations had no better loss than .* of step 30'
 curve 1 "$(jq .id "$work/undisturbed_early.json")" >"$work/undisturbed.curve"
 train early --wait-for 1
 step_of early 2
 deputy_of 5
+await_line "$(log_of "$deputy")" 'job 5: this node keeps the best so far of this job of n1, as of step 30' 60
 lost early
 await_line "$(log_of "$deputy")" 'job 5: this job of n1 is job [0-9]+ of this node from now on' 60
 here=$(sed -n 's/.*job 5: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")
+goes_on "$deputy" "$here"
 await_line "$(log_of "$deputy")" "job $here: done" 60
 curve "$deputy" "$here" >"$work/early.curve"
 same "the curve" "$work/undisturbed.curve" "$work/early.curve"

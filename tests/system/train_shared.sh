@@ -47,6 +47,8 @@ both all --fine-tune-type full
 both bytes --compute int8
 both quantized --weights int8 --sample-prompt "Hello" --sample-every 2
 both adapters --sweep lr=1e-3,1e-4
+both dora --dora --target-modules all-linear --dropout 0.1 --recompute stage
+both principal --sweep lora-init=uniform,pissa --rank 4
 
 say 'pairs, and a tied embedding'
 for i in 1 2 3 4 5 6 7 8; do
@@ -96,7 +98,5 @@ refused() {
     limit 60 "$ringctl" local 2 --threads 1 train --model "$llama" --data "$tables" --adapter-out no --iters 1 "$@" >said 2>&1 && fail "not refused: $*"
     holds "what was said of $*" said "$sentence"
 }
-refused 'DoRA and --lora-init pissa are not trained where several nodes share a stage' --parallel tp=2 --dora
-refused 'DoRA and --lora-init pissa are not trained where several' --parallel tp=2 --sweep lora-init=uniform,pissa
 refused '--zero 1 divides moments among replicas' --parallel tp=2 --fine-tune-type full --zero 1
 refused 'takes 4 nodes \(2 stages, each shared by 2\), and 2 take part' --parallel tp=2,pp=2

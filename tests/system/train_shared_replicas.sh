@@ -35,6 +35,8 @@ as() {
 shared lora 1 --iters 3 --dropout 0.1
 as lora 4 dp=2,tp=2 --dropout 0.1
 as lora 8 dp=2,tp=2,pp=2 --dropout 0.1 --schedule zb-h1
+shared dora 1 --iters 3 --dora
+as dora 4 dp=2,tp=2 --dora
 shared all 1 --iters 3 --fine-tune-type full --micro-batch-size 1 --grad-groups 3
 as all 6 dp=3,tp=2 --fine-tune-type full --micro-batch-size 1 --grad-groups 3 --recompute stage
 as all 8 tp=2,pp=2,dp=2 --fine-tune-type full --micro-batch-size 1 --grad-groups 3 --schedule zbv --zero 1

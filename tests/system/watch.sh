@@ -28,6 +28,15 @@ say "$(jq -c '{step, seconds, bubble, planned_bubble, clocks: [.ranks[] | [.offs
 get 1 /v1/links >links.json
 jq -e 'all(.links[] | select(.clock_error_us); (.clock_ahead_us | fabs) <= .clock_error_us)' links.json >/dev/null || fail "clocks of links: $(head -c 2000 links.json)"
 say "heartbeats: $(jq -c '[.links[] | [.peer, .rtt_ms, .clock_ahead_us, .clock_error_us]]' links.json)"
+# Both ends have timed their ciphers, and take the same one.
+get 2 /v1/links >links2.json
+for two in n1.n2 n2.n1; do
+    case $two in n1.n2) file=links.json ;; *) file=links2.json ;; esac
+    jq -r "[.links[] | select(.state == \"up\" and .peer == \"${two#*.}\") | .cipher] | sort | join(\" \")" $file >"ciphers.$two"
+    grep -Eq '^(chacha20-poly1305|aes256-gcm)( |$)' "ciphers.$two" || fail "ciphers: $(head -c 2000 $file)"
+done
+same "the cipher of a link at its other end" ciphers.n1.n2 ciphers.n2.n1
+say "cipher: $(cat ciphers.n1.n2)"
 on 1 links -v | grep -q 'CLOCK' || fail "ringctl links -v: $(on 1 links -v)"
 
 # What every stage really holds, beside what was planned.

@@ -433,6 +433,7 @@ static void on_published(void *owner, uint64_t job, const char *type)
     if (c->setup.published)
         c->setup.published(c->setup.owner, job, type);
     coord_hear_of_adapters(c, job, type);
+    coord_hear_of_best(c, job, type);
 }
 
 static bool has_model(void *owner, const char *model, const struct members_ring *ring, char *why, size_t size)

@@ -64,9 +64,16 @@ void coord_take_held(struct coord *c, const uint8_t from[16], const json_t *body
     }
 }
 
-struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t job)
+struct file_set *coord_files(struct coord *c, const uint8_t to[16], uint64_t number)
 {
-    return dossier_send_files(c->dossiers, to, job);
+    return dossier_send_files(c->dossiers, to, number);
+}
+
+void coord_hear_of_best(struct coord *c, uint64_t id, const char *type)
+{
+    const struct job *job = coord_find_job(c, id);
+    if (job && !strcmp(type, "saved"))
+        dossier_send_best(c->dossiers, job);
 }
 
 static int send_for(void *owner, const uint8_t to[16], json_t *message)
@@ -79,6 +86,7 @@ void coord_open_deputies(struct coord *c)
 {
     const struct coord_setup *setup = &c->setup;
     c->dossiers = dossier_send_new(&(struct dossier_send_setup){.base = setup->base,
+                                                                .state_dir = setup->state_dir,
                                                                 .aside = setup->aside,
                                                                 .members = setup->members,
                                                                 .store = setup->store,

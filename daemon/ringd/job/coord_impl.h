@@ -84,6 +84,7 @@ int coord_find_deployment(const struct coord *c, const struct job_spec *asked, s
 void coord_offer(struct coord *c, struct job *job, uint64_t step);
 /* That job has an event of this type: an adapter was saved, or a deployment may take one again. */
 void coord_hear_of_adapters(struct coord *c, uint64_t job, const char *type);
+void coord_hear_of_best(struct coord *c, uint64_t job, const char *type); /* coord_deputy.c */
 /* A deployment ends, and reads no adapter any more. */
 void coord_served_ends(struct coord *c, const struct job *job);
 void coord_open_offers(struct coord *c);

@@ -3,7 +3,6 @@
 #include "daemon/ringd/job/job.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -86,6 +85,7 @@ void job_reset(struct job *job)
                         .turn = job->turn,
                         .token_log = job->token_log,
                         .saved_step = job->saved_step,
+                        .best_step = job->best_step,
                         .log_from = job->log_from,
                         .log_step = job->log_step,
                         .log_lost = job->log_lost,
@@ -157,6 +157,11 @@ uint64_t job_said_by_all(const struct job *job)
     return least;
 }
 
+uint64_t job_best_step(const struct job *job)
+{
+    return job->saved_step > job->best_step ? job->saved_step : job->best_step;
+}
+
 /* Of one adapter: [{"step", "so_far"}, …], each in force until the next. The last step for which
  * its decisions are known, and the best adapter of which is on the disk. */
 static uint64_t decided(const struct job *job, const json_t *list)
@@ -164,7 +169,7 @@ static uint64_t decided(const struct job *job, const json_t *list)
     uint64_t most = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i), *next = json_array_get(list, i + 1);
-        if (whole(json_object_get(entry, "so_far"), "best_step") <= job->saved_step)
+        if (whole(json_object_get(entry, "so_far"), "best_step") <= job_best_step(job))
             most = next ? whole(next, "step") - 1 : UINT64_MAX;
     }
     return most;

@@ -97,6 +97,8 @@ struct job {
     uint32_t attempt;                 /* how often it was begun before */
     uint64_t offered_step;            /* whose adapter went to --serve-as last */
     uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */
+    uint64_t
+        best_step; /* the folders "best" there are those of an old head's save of that step; 0: none are */
     struct token_log *token_log; /* owned: to go on with; NULL: it generates nothing, or ends with a loss */
     uint64_t log_from; /* bytes of --log, at that save or before this job: so much is not looked at again */
     uint64_t log_step; /* until which step they have all lines of this job */
@@ -133,6 +135,9 @@ static inline const struct job_nodes *job_nodes(const struct job *job)
 {
     return job->plan ? &job->plan->nodes : &job->offered;
 }
+/* The folders "best" where its result goes are those of that save, or of a later one; 0: there are
+ * none. */
+uint64_t job_best_step(const struct job *job);
 /* Has that rank done what the job's state waits for? Also if it waits for nothing. */
 /* Was it planned before, here or by another head? */
 bool job_is_again(const struct job *job);

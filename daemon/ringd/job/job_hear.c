@@ -254,7 +254,7 @@ void job_hear_state_lost(const struct job_log *l, struct job *job, const json_t 
     const char *folder = json_string_value(json_object_get(event, "folder"));
     job_log_note(l, job, "the state of step %llu, which was saved, is not in %s any more",
                  (unsigned long long)job->saved_step, folder ? folder : "--adapter-out");
-    job->saved_step = 0;
+    job->saved_step = job->best_step = 0;
 }
 
 /* It may serve for days without a token: what ended its stage before is no fault of the job. */

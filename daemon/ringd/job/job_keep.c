@@ -69,6 +69,8 @@ json_t *job_keep_encode(const struct job *job)
         json_object_set_new(life, "taken", taken_encode(&job->taken));
     if (job->moved.job)
         json_object_set_new(life, "moved", head_encode(&job->moved));
+    if (job->best_step)
+        json_object_set_new(life, "best", json_integer((json_int_t)job->best_step));
     if (job->state == JOB_STOPPING)
         json_object_set_new(life, "outcome", json_string(job_phase(job->outcome)->name));
     return life;
@@ -139,6 +141,7 @@ static bool life_read(struct job *job, const json_t *life)
     job->attempt = (uint32_t)((attempt / ATTEMPTS_OF_A_LIFE + 1) * ATTEMPTS_OF_A_LIFE);
     job->lent = json_incref(json_object_get(life, "lent"));
     job->is_spared = json_is_true(json_object_get(life, "spared"));
+    job->best_step = number(life, "best");
     const json_t *outcome = json_object_get(life, "outcome"),
                  *interruption = json_object_get(life, "interruption");
     return json_is_object(life) && attempt < UINT32_MAX - ATTEMPTS_OF_A_LIFE &&

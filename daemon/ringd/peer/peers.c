@@ -459,6 +459,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     h->proto_min = h->proto_max = 1;
     h->listen_port = p->port;
     h->boot = p->boot;
+    h->seal = p->seal;
     if (cluster_cert_bytes(p->s.cluster)) {
         memcpy(h->cert, cluster_cert_bytes(p->s.cluster), sizeof h->cert);
         memcpy(h->cluster_key, cluster_key(p->s.cluster), sizeof h->cluster_key);
@@ -490,6 +491,7 @@ int peers_open(struct peers **ret, const struct peers_setup *setup, struct err *
     p->s = *setup;
     randombytes_buf(&p->beat.us, sizeof p->beat.us);
     p->boot = members_self(setup->members)->boot;
+    p->seal = seal_measure();
     p->psk = xsecret(AUTH_PSK);
     p->envelopes = envelopes_new(setup->id, setup->members);
     LIST_INIT(&p->dials);

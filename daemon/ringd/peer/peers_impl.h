@@ -87,6 +87,7 @@ struct peers {
     struct envelopes *envelopes; /* owned */
     uint16_t port;
     uint64_t boot, numbers;
+    struct seal_offer seal; /* measured when we opened */
     /* our own record, for heartbeats: when it was last looked at, signed, and found to say
      * something new */
     struct instant refreshed, signed_at, changed;

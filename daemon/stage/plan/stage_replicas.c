@@ -137,13 +137,64 @@ size_t slices_most(const struct head *h)
 {
     size_t most = SLICE_MOST;
     struct err quiet;
-    for (size_t a = 0; a < h->nadapters; a++)
-        if (h->adapters[a].spec.dora || h->adapters[a].spec.lora_init == LORA_INIT_PISSA)
-            return 1;
     while (most > 1 && slice_check(&h->config, most, true, &quiet))
         most--;
     return most;
 }
+
+/* --- what is counted -------------------------------------------------------------------------- */
+
+/* What is counted: of each parameter what an update has, and of gradients what a slice makes. */
+struct part_of {
+    size_t update, updates;
+    struct slice slice;
+};
+struct sent_values {
+    size_t values, looked_up; /* of these: of tables that tokens are looked up in */
+};
+struct counting {
+    struct part_of part;
+    bool is_table; /* a matrix of this unit is one */
+    struct sent_values sum;
+    size_t parts, in_parts; /* parameters whose gradients several slices make, and values in them */
+};
+
+static int count(void *arg, const struct param_def *def)
+{
+    struct counting *c = arg;
+    const size_t n = param_elements(def);
+    if (def->fixed || !n)
+        return 0;
+    const struct param_slice update = param_slice(n, c->part.update, c->part.updates),
+                             made = param_made(c->part.slice, def->rows, n / def->rows, def->grain);
+    const size_t both = param_slice_both(update, made).n;
+    c->sum.values += both;
+    c->sum.looked_up += c->is_table && def->cols ? both : 0;
+    c->parts += def->grain > 0;
+    c->in_parts += def->grain ? both : 0;
+    return 0;
+}
+
+/* Which gradients or values are counted. */
+struct counted {
+    const struct job_plan *plan;
+    const struct config *config;
+    enum unit_shared what;
+    size_t updates; /* among so many replicas what is updated is shared out */
+};
+
+/* A head makes gradients of all words, also of a table that is the embedding. */
+static void count_unit(struct counting *n, const struct counted *of, size_t adapter, size_t unit)
+{
+    const struct config *c = of->config;
+    const struct param_def half = {.rows = c->vocab, .cols = c->dim, .grain = SLICE_ANY};
+    n->is_table = !unit;
+    tune_params(job_plan_tune(of->plan, adapter), family_find(c->family), c, unit, count, n);
+    if (c->tied && of->plan->tune.kind == TUNE_FULL && unit > c->layers && of->what == UNIT_GRADS)
+        count(n, &half);
+}
+
+/* --- slices ----------------------------------------------------------------------------------- */
 
 /* As gqa.c, mlp.c and moe.c gather; of the head one row, at the first slice alone. */
 struct slice_traffic slices_traffic(const struct job_plan *p, const struct config *c, size_t unit,
@@ -177,7 +228,6 @@ struct slice_trains slices_trains(const struct job_plan *p, const struct config 
     /* Of experts the activations and their gradients, then those of gate and up. */
     const size_t back = (c->heads + 2 * c->kv_heads) * c->head + c->dim + is_dense * (2 * ffn + c->dim) +
                         has_experts * (4 * chosen + c->dim);
-    const double mlps = (double)(MLP * (is_dense + experts));
     struct slice_trains t = {.forward = slices_traffic(p, c, unit, rows)};
     if (unit > c->layers)
         t.forward = (struct slice_traffic){2, each * (double)(c->vocab + c->dim)};
@@ -186,9 +236,9 @@ struct slice_trains slices_trains(const struct job_plan *p, const struct config 
                                          each * (double)back};
     if (inner && full)
         t.weights = (struct slice_traffic){1 + is_dense + (double)experts, each * (double)inside};
-    if (unit && full)
-        t.update = (struct slice_traffic){inner ? ATTENTION + mlps : 1,
-                                          (double)replicas_unit_values(p, c, unit) * others * sizeof(float)};
+    struct counting shared = {.part = {0, 1, {0, 1}}};
+    count_unit(&shared, &(struct counted){p, c, UNIT_GRADS, 1}, 0, unit);
+    t.update = (struct slice_traffic){(double)shared.parts, (double)shared.in_parts * others * sizeof(float)};
     return t;
 }
 
@@ -257,80 +307,41 @@ int replicas_unit_bytes(size_t *ret, const struct head *h, size_t unit, struct e
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-/* Of an adapter, of which there is one at least. */
-static size_t unit_values(const struct job_plan *p, const struct config *c, size_t adapter, size_t unit)
-{
-    const bool is_tied = c->tied && p->tune.kind == TUNE_FULL && unit > c->layers; /* the head's half */
-    return tune_unit_elements(job_plan_tune(p, adapter), family_find(c->family), c, unit) +
-           (is_tied ? c->vocab * c->dim : 0);
-}
-
-size_t replicas_unit_values(const struct job_plan *p, const struct config *c, size_t unit)
-{
-    size_t most = 0;
-    for (size_t a = 0; a <= p->nmore; a++) {
-        const size_t n = unit_values(p, c, a, unit);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* The values of a slice, as they are counted parameter by parameter. */
-struct slice_of {
-    size_t at, of;
-};
-struct counting {
-    struct slice_of slice;
-    size_t values;
-};
-
-static int count(void *arg, const struct param_def *def)
-{
-    struct counting *c = arg;
-    c->values += def->fixed ? 0 : param_slice(param_elements(def), c->slice.at, c->slice.of).n;
-    return 0;
-}
-
 static size_t updates_of(const struct job_plan *p)
 {
     return p->divided ? p->replicas : 1;
 }
 
-/* Of an adapter's gradients or values in a stage, those in a slice. */
-static size_t values_in(const struct job_plan *p, const struct config *c, const size_t *first, size_t stages,
-                        size_t stage, enum unit_shared what, size_t adapter, const struct slice_of *slice)
+/* Of units [first, end) with the adapter, and in the part, that have most. */
+static struct sent_values most_of(const struct counted *of, size_t first, size_t end)
 {
-    const struct family *family = family_find(c->family);
-    const bool is_last = stage + 1 == stages, full = p->tune.kind == TUNE_FULL;
-    struct counting n = {.slice = *slice};
-    for (size_t u = stage ? first[stage] + 1 : 0; u < first[stage + 1] + 1 + is_last; u++)
-        tune_params(job_plan_tune(p, adapter), family, c, u, count, &n);
-    if (c->tied && full && is_last && what == UNIT_GRADS) /* the head's half */
-        n.values += param_slice(c->vocab * c->dim, slice->at, slice->of).n;
-    return n.values;
-}
-
-/* Of the adapter, and of the slice, that has most. */
-static size_t most_values(const struct job_plan *p, const struct config *c, const size_t *first,
-                          size_t stages, size_t stage, enum unit_shared what)
-{
-    size_t most = 0;
-    for (size_t a = 0; a <= p->nmore; a++)
-        for (size_t i = 0; i < updates_of(p); i++) {
-            const struct slice_of slice = {i, updates_of(p)};
-            const size_t n = values_in(p, c, first, stages, stage, what, a, &slice);
-            most = n > most ? n : most;
+    const size_t slices = of->what == UNIT_GRADS ? job_plan_slices(of->plan) : 1;
+    struct sent_values most = {0};
+    for (size_t a = 0; a <= of->plan->nmore; a++)
+        for (size_t i = 0; i < of->updates * slices; i++) {
+            struct counting n = {.part = {i / slices, of->updates, {i % slices, slices}}};
+            for (size_t u = first; u < end; u++)
+                count_unit(&n, of, a, u);
+            most = n.sum.values > most.values ? n.sum : most;
         }
     return most;
+}
+
+/* Of a stage in a split. */
+static struct sent_values most_values(const struct counted *of, const size_t *first, size_t stages,
+                                      size_t stage)
+{
+    return most_of(of, stage ? first[stage] + 1 : 0, first[stage + 1] + 1 + (stage + 1 == stages));
 }
 
 /* As many as there are replicas, so that each adds up one, or more of a size that travels well;
  * where slices are updated, as many of each. */
 size_t replicas_parts(const struct job_plan *p, const struct config *c, size_t stage)
 {
+    const struct counted grads = {p, c, UNIT_GRADS, updates_of(p)};
     const size_t updates = updates_of(p), most = PLAN_MAX_PARTS / p->stages / p->round_steps / updates,
                  least = p->divided ? 1 : p->replicas,
-                 values = p->replicas ? most_values(p, c, p->first, p->stages, stage, UNIT_GRADS) : 0,
+                 values = p->replicas ? most_values(&grads, p->first, p->stages, stage).values : 0,
                  wanted = (values + PARAM_PIECE_VALUES - 1) / PARAM_PIECE_VALUES,
                  parts = wanted < least ? least : wanted;
     return !values ? 0 : (parts < most ? parts : most) * updates;
@@ -347,28 +358,46 @@ size_t replicas_part_bytes(const struct job_plan *p)
     return zero_blocks_bytes(most_nodes(p) * PARAM_PIECE_VALUES);
 }
 
+/* Of a table the rows of other words than those in so many tokens are zero, and stay behind. */
+static double travelling(const struct sent_values *t, const struct config *c, double tokens)
+{
+    const double share = tokens < (double)c->vocab ? tokens / (double)c->vocab : 1;
+    return (double)(t->values - t->looked_up) + (double)t->looked_up * share;
+}
+
+double replicas_unit_bytes_sent(const struct job_plan *p, const struct config *c, size_t unit, double tokens)
+{
+    const struct counted grads = {p, c, UNIT_GRADS, 1};
+    const struct sent_values most = most_of(&grads, unit, unit + 1);
+    return travelling(&most, c, tokens) * sizeof(float);
+}
+
 /* The nodes of what others add up; and to each of them the sums of what it adds up itself, or the
  * values. */
 double replicas_sent_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage)
 {
     const struct job_plan *p = &h->plan;
+    const struct counted grads = {p, &h->config, UNIT_GRADS, updates_of(p)},
+                         values = {p, &h->config, UNIT_VALUES, updates_of(p)};
     if (!p->replicas)
         return 0;
-    const struct config *c = &h->config;
-    const enum unit_shared back = p->divided ? UNIT_VALUES : UNIT_GRADS;
-    const double others = (double)((p->replicas - 1) * updates_of(p)) / (double)p->replicas;
-    return others * sizeof(float) *
-           ((double)most_values(p, c, first, stages, stage, UNIT_GRADS) * (double)most_nodes(p) +
-            (double)most_values(p, c, first, stages, stage, back));
+    const double nodes = (double)most_nodes(p), step = (double)p->microbatches * (double)p->tokens,
+                 of_node = step * (double)p->share[replicas_largest(p)] / (double)job_plan_groups(p) / nodes,
+                 others = (double)((p->replicas - 1) * updates_of(p)) / (double)p->replicas;
+    const struct sent_values sums = most_values(&grads, first, stages, stage);
+    const double back = p->divided ? (double)most_values(&values, first, stages, stage).values
+                                   : travelling(&sums, &h->config, step);
+    return others * sizeof(float) * (travelling(&sums, &h->config, of_node) * nodes + back);
 }
 
 double replicas_spared_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage)
 {
     enum { MOMENTS = 2 };
     const struct job_plan *p = &h->plan;
-    const struct slice_of whole = {0, 1};
-    const size_t all = values_in(p, &h->config, first, stages, stage, UNIT_VALUES, 0, &whole);
+    const struct counted all = {p, &h->config, UNIT_VALUES, 1},
+                         kept = {p, &h->config, UNIT_VALUES, updates_of(p)};
     return p->divided ? MOMENTS * sizeof(float) *
-                            (double)(all - most_values(p, &h->config, first, stages, stage, UNIT_VALUES))
+                            (double)(most_values(&all, first, stages, stage).values -
+                                     most_values(&kept, first, stages, stage).values)
                       : 0;
 }

@@ -35,8 +35,11 @@ struct slice_trains slices_trains(const struct job_plan *plan, const struct conf
 int replicas_share_out(struct head *h, struct err *err);
 /* In how many groups the gradients of m microbatches are added up. */
 size_t replicas_groups(const struct head *h, size_t m);
-/* Gradients of a unit that replicas add up; of several adapters, the one that has most. */
-size_t replicas_unit_values(const struct job_plan *plan, const struct config *config, size_t unit);
+/* Bytes of a unit's gradients that a step of so many tokens sends from a replica's slice to
+ * another: without rows of the embedding that no token has, and those that other slices make.
+ * Experts are taken to have all been chosen. */
+double replicas_unit_bytes_sent(const struct job_plan *plan, const struct config *config, size_t unit,
+                                double tokens);
 /* The replica with the largest share. */
 size_t replicas_largest(const struct job_plan *plan);
 /* Bytes that a unit takes on a stage of the replica with the largest share. */
@@ -44,7 +47,7 @@ int replicas_unit_bytes(size_t *ret, const struct head *h, size_t unit, struct e
 /* From the split: in how many parts the gradients of a stage travel, as plan.parts has it. */
 size_t replicas_parts(const struct job_plan *plan, const struct config *config, size_t stage);
 /* Of a split (stages + 1 entries): bytes of gradients that each rank of a stage sends in a step, of
- * the replica that sends most. */
+ * the replica that sends most, counted as those of a unit are. */
 double replicas_sent_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage);
 /* Likewise: bytes of moments that each rank of a stage does not hold, at least. */
 double replicas_spared_bytes(const struct head *h, const size_t *first, size_t stages, size_t stage);

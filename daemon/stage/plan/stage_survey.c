@@ -180,10 +180,11 @@ static void search_ways(struct search *s)
     const double own = may_share ? handling_cost(!s->h->planning.must_not_time) : 0;
     for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
         s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);
+    const double step = s->tokens[0] * (double)s->cut[0].microbatches;
     for (size_t c = 0; c < s->cuts; c++)
         s->cut[c].message = s->tokens[c] * (double)s->h->plan.dim * sizeof(float);
     for (size_t u = 0; u < s->units; u++)
-        s->grads[u] = replicas_unit_values(&s->h->plan, &s->h->config, u) * sizeof(float);
+        s->grads[u] = (size_t)replicas_unit_bytes_sent(&s->h->plan, &s->h->config, u, step);
 }
 
 /* What is left for the units of each node. */

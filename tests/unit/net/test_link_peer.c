@@ -131,7 +131,7 @@ static void hand_init(struct hand *h, struct link_hello *hello)
                                  .version = "0",
                                  .proto_min = 1,
                                  .proto_max = 1,
-                                 .suites = 1 << SEAL_CHACHA20_POLY1305};
+                                 .seal = {.suites = 1 << SEAL_CHACHA20_POLY1305}};
     auth_node_id(hello->node_id, h->id.pub);
 }
 

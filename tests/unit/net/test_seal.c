@@ -44,16 +44,41 @@ static int open_record(struct seal *rx, uint8_t *record)
 
 static void test_choice(void **state)
 {
-    uint8_t both = 1 << SEAL_CHACHA20_POLY1305 | 1 << SEAL_AES256_GCM, one = 1 << SEAL_CHACHA20_POLY1305;
+    enum { ONE = 1 << SEAL_CHACHA20_POLY1305, BOTH = ONE | 1 << SEAL_AES256_GCM };
+    static const struct {
+        struct seal_offer mine, theirs;
+        enum seal_suite suite;
+    } cases[] = {
+        {{BOTH, 256, 357}, {BOTH, 256, 357}, SEAL_CHACHA20_POLY1305},
+        {{BOTH, 256, 357}, {BOTH, 800, 600}, SEAL_AES256_GCM}, /* the sum counts */
+        {{BOTH, 256, 357}, {BOTH, 400, 300}, SEAL_CHACHA20_POLY1305},
+        {{BOTH, 65535, 65535}, {BOTH, 65535, 65534}, SEAL_AES256_GCM},
+        {{BOTH, 0, 0}, {BOTH, 256, 357}, SEAL_CHACHA20_POLY1305}, /* not measured: the other's counts */
+        {{BOTH, 0, 0}, {BOTH, 357, 256}, SEAL_AES256_GCM},
+        {{BOTH, 0, 0}, {BOTH, 0, 0}, SEAL_AES256_GCM},
+        {{BOTH, 357, 256}, {ONE, 9000, 0}, SEAL_CHACHA20_POLY1305}, /* not in common, whatever it costs */
+        {{ONE, 0, 0}, {0, 0, 0}, SEAL_CHACHA20_POLY1305},           /* never plaintext */
+    };
 
     (void)state;
     assert_true(has(SEAL_CHACHA20_POLY1305));
-    assert_int_equal(seal_choose(both, both), SEAL_AES256_GCM);
-    assert_int_equal(seal_choose(both, one), SEAL_CHACHA20_POLY1305);
-    assert_int_equal(seal_choose(one, both), SEAL_CHACHA20_POLY1305);
-    assert_int_equal(seal_choose(one, 0), SEAL_CHACHA20_POLY1305); /* never plaintext */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(seal_choose(&cases[i].mine, &cases[i].theirs), cases[i].suite);
+        assert_int_equal(seal_choose(&cases[i].theirs, &cases[i].mine), cases[i].suite);
+    }
     assert_string_equal(seal_suite_name(SEAL_AES256_GCM), "aes256-gcm");
     assert_string_equal(seal_suite_name((enum seal_suite)77), "none");
+}
+
+/* Not how fast this CPU is, but that what is announced is of this CPU. */
+static void test_measured(void **state)
+{
+    const struct seal_offer o = seal_measure();
+
+    (void)state;
+    assert_int_equal(o.suites, seal_suites());
+    assert_true(o.chacha_ps > 10); /* 100 GB/s: no CPU does that */
+    assert_true(has(SEAL_AES256_GCM) ? o.aes_ps > 10 : !o.aes_ps);
 }
 
 /* Key 00 01 … 1f, plaintexts "ring" and "" as the first two records. */
@@ -294,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_key_is_mixed_with_what_both_know),
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_measured),
         cmocka_unit_test(test_documented_records),
         cmocka_unit_test(test_sizes_in_place),
         cmocka_unit_test(test_length),

@@ -98,7 +98,7 @@ static struct link_hello example(void)
                            .version = "0.1.0",
                            .proto_min = 1,
                            .proto_max = 2,
-                           .suites = 6,
+                           .seal = {.suites = 6, .chacha_ps = 256, .aes_ps = 357},
                            .listen_port = 17464,
                            .boot = UINT64_C(0x1122334455667788),
                            .job = 77,
@@ -136,7 +136,7 @@ static void test_hello_round_trip(void **state)
     assert_string_equal(back.fingerprint, h.fingerprint);
     assert_memory_equal(back.head_id, h.head_id, 16);
     assert_true(back.job == 77 && back.dim == 4096 && back.to_rank == 2 && back.boot == h.boot &&
-                back.suites == 6);
+                back.seal.suites == 6 && back.seal.chacha_ps == 256 && back.seal.aes_ps == 357);
     assert_true(protocol_doc_shows("hello-data", data, (size_t)n));
 
     n = encode(&h, LINK_CONTROL, data);
@@ -223,7 +223,7 @@ static void test_hello_tlvs(void **state)
                      -EPROTO); /* unknown and critical */
     assert_string_equal(what, "a field this version does not know");
     assert_int_equal(decode_with((const uint8_t *)"\x06\x00\x01\x00\x06", 5, &what), -EPROTO); /* twice */
-    assert_string_equal(what, "suites");
+    assert_string_equal(what, "seal.suites");
     assert_int_equal(decode_with((const uint8_t *)"\x63\x00\x04\x00xyz", 7, &what),
                      -EPROTO); /* longer than there is */
     assert_string_equal(what, "its length");

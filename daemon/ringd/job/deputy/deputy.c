@@ -60,34 +60,42 @@ char *deputy_folder(const struct deputy *d, uint64_t id)
 
 struct removing {
     struct aside_work work;
-    char *folder; /* owned */
+    char *folder, *best; /* owned */
 };
 
-static void remove_folder(struct aside_work *w)
+static void remove_folder(const char *folder)
 {
-    const struct removing *r = (struct removing *)w;
     for (size_t i = 0; i < FILE_SET_MOST; i++) {
-        char *path = xasprintf("%s/%zu", r->folder, i), *temporary = xasprintf("%s.tmp", path);
+        char *path = xasprintf("%s/%zu", folder, i), *temporary = xasprintf("%s.tmp", path);
         unlink(path);
         unlink(temporary);
         free(path);
         free(temporary);
     }
-    rmdir(r->folder);
+    rmdir(folder);
+}
+
+static void remove_both(struct aside_work *w)
+{
+    const struct removing *r = (struct removing *)w;
+    remove_folder(r->folder);
+    remove_folder(r->best);
 }
 
 static void removing_free(struct aside_work *w)
 {
     struct removing *r = (struct removing *)w;
     free(r->folder);
+    free(r->best);
     free(r);
 }
 
 void deputy_drop_folder(struct deputy *d, uint64_t id)
 {
     struct removing *r = xcalloc(1, sizeof *r);
-    *r = (struct removing){.work = {.run = remove_folder, .done = removing_free, .drop = removing_free},
-                           .folder = deputy_folder(d, id)};
+    *r = (struct removing){.work = {.run = remove_both, .done = removing_free, .drop = removing_free},
+                           .folder = deputy_folder(d, id),
+                           .best = best_folder(d, id)};
     if (aside_run(d->setup.aside, &r->work))
         removing_free(&r->work); /* it stays until the number is used again */
 }
@@ -101,15 +109,15 @@ struct origin deputy_at_head(const uint8_t head[16], uint64_t job)
     return at;
 }
 
-static void put_note(const struct deputy *d, const struct dossier *x)
+void deputy_put_note(const struct deputy *d, const struct dossier *x)
 {
     const struct origin at = deputy_at_head(x->head, x->job);
-    json_t *note = json_pack("{s:I s:o s:s s:I s:o s:I s:o s:b s:I s:O* s:b s:I}", "id", (json_int_t)x->id,
-                             "head", id_json(x->head), "name", x->name, "job", (json_int_t)x->job, "origin",
-                             origin_encode(&x->of), "attempt", (json_int_t)x->attempt, "nodes",
-                             job_nodes_encode(&x->nodes), "shrinks", (int)x->may_shrink, "wait_for",
-                             (json_int_t)x->wait_for, "inputs", x->inputs, "has_inputs", (int)x->has_inputs,
-                             "seen", (json_int_t)x->seen);
+    json_t *note = json_pack(
+        "{s:I s:o s:s s:I s:o s:I s:o s:b s:I s:O* s:b s:I s:o*}", "id", (json_int_t)x->id, "head",
+        id_json(x->head), "name", x->name, "job", (json_int_t)x->job, "origin", origin_encode(&x->of),
+        "attempt", (json_int_t)x->attempt, "nodes", job_nodes_encode(&x->nodes), "shrinks",
+        (int)x->may_shrink, "wait_for", (json_int_t)x->wait_for, "inputs", x->inputs, "has_inputs",
+        (int)x->has_inputs, "seen", (json_int_t)x->seen, "best", best_encode(&x->best));
     note_put(d->setup.store, word, &at, note);
 }
 
@@ -130,12 +138,13 @@ static bool note_read(struct dossier *ret, const json_t *note)
     return ret->id >= STORE_FIRST_DOSSIER && ret->job && head && !id_parse(ret->head, head) &&
            origin_read(&ret->of, json_object_get(note, "origin")) &&
            job_nodes_read(&ret->nodes, json_object_get(note, "nodes")) &&
-           !file_set_check(ret->inputs, false, &err);
+           !file_set_check(ret->inputs, false, &err) && best_read(&ret->best, json_object_get(note, "best"));
 }
 
 static void dossier_free(struct dossier *x)
 {
     fetch_stop(x->fetch);
+    best_done(x);
     claim_free(x->claim);
     json_decref(x->inputs);
     free(x);
@@ -195,7 +204,7 @@ static void fetch_inputs(struct deputy *d, struct dossier *x)
         return;
     if (!json_array_size(x->inputs)) {
         x->has_inputs = true;
-        put_note(d, x);
+        deputy_put_note(d, x);
         say_kept(x);
         return;
     }
@@ -217,7 +226,7 @@ static void on_fetched(void *owner, const char *why)
         log_job(LOG_LEVEL_INFO, x->job, "the inputs of this job of %s were not fetched: %s", x->name,
                 x->why_none);
     }
-    put_note(x->deputy, x);
+    deputy_put_note(x->deputy, x);
     deputy_arm(x->deputy);
 }
 
@@ -337,15 +346,18 @@ static int take_news(struct deputy *d, struct dossier *x, const json_t *body, st
     int r = take_record(d, x, body, err);
     if (!r)
         r = take_inputs(x, body, err);
+    if (!r)
+        r = best_take(x, body, err);
     if (r)
         return r;
     take_lines(d, x, json_object_get(body, "lines"));
     x->number = json_integer_value(json_object_get(body, "number"));
     if (json_object_get(body, "record") || json_object_get(body, "inputs")) {
         x->seen = time(NULL);
-        put_note(d, x);
+        deputy_put_note(d, x);
     }
     fetch_inputs(d, x);
+    best_fetch(d, x);
     return 0;
 }
 
@@ -425,6 +437,8 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
         ask_head(d, x, now);
     if (is_reachable && x->retry.us <= now.us)
         fetch_inputs(d, x);
+    if (is_reachable && x->best_retry.us <= now.us)
+        best_fetch(d, x);
     x->was_reachable = is_reachable;
     if (is_reachable)
         x->lost = (struct instant){0};
@@ -436,8 +450,9 @@ static void look_at(struct deputy *d, struct dossier *x, struct instant now)
 
 static uint64_t next_word(const struct dossier *x)
 {
-    const uint64_t asks = x->heard.us + ASK_AFTER_US;
-    return x->has_inputs || x->fetch || x->retry.us > asks ? asks : x->retry.us;
+    const uint64_t asks = x->heard.us + ASK_AFTER_US, inputs = x->has_inputs || x->fetch ? asks : x->retry.us,
+                   best = best_waits(x) ? x->best_retry.us : asks, first = inputs < best ? inputs : best;
+    return first < asks ? first : asks;
 }
 
 void deputy_arm(struct deputy *d)

@@ -13,6 +13,12 @@
 struct claim;
 struct part_fetch;
 
+/* The folders "best" of a job with --early-stop, as of the save of a step. */
+struct best_files {
+    uint64_t step; /* 0: there was none */
+    json_t *files; /* owned: as file_set_list has them, below --adapter-out; NULL: none */
+};
+
 struct dossier {
     struct deputy *deputy; /* borrowed: owner */
     struct dossier *next;
@@ -30,8 +36,12 @@ struct dossier {
     json_t *inputs;    /* owned: their list */
     bool has_inputs;   /* they are here */
     char why_none[300];
-    struct part_fetch *fetch; /* NULL: nothing is fetched */
-    int64_t seen;             /* seconds since 1970: its head, when this was last looked at */
+    struct part_fetch *fetch;       /* NULL: nothing is fetched */
+    struct best_files best, coming; /* what is here, and what the head has that is not */
+    uint64_t coming_number;         /* under which it is fetched */
+    struct part_fetch *best_fetch;  /* NULL: it is not */
+    struct instant best_retry;      /* not before; 0: at once */
+    int64_t seen;                   /* seconds since 1970: its head, when this was last looked at */
     bool was_reachable;
     struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */
     struct instant heard;       /* the head of it, or it was asked whether it is still to be kept */
@@ -71,9 +81,26 @@ void deputy_forget(struct deputy *d, struct dossier *x, bool drops);
 /* As notes name a dossier: by who heads the job now, and its number there. */
 struct origin deputy_at_head(const uint8_t head[16], uint64_t job);
 char *deputy_folder(const struct deputy *d, uint64_t id); /* the caller frees */
-void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later */
+void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later; and that of its best */
+void deputy_put_note(const struct deputy *d, const struct dossier *x);
 
 void deputy_arm(struct deputy *d); /* its timer, for what is due next */
+
+/* deputy_best.c */
+char *best_folder(const struct deputy *d, uint64_t id); /* the caller frees */
+/* Of news: −EBADMSG with a sentence. */
+int best_take(struct dossier *x, const json_t *news, struct err *err);
+/* What is coming, if its head is in reach. */
+void best_fetch(struct deputy *d, struct dossier *x);
+bool best_waits(const struct dossier *x); /* for best_retry */
+void best_done(struct dossier *x);
+/* For notes; NULL: there is none. */
+json_t *best_encode(const struct best_files *b);
+/* false: it is malformed. */
+bool best_read(struct best_files *ret, const json_t *note);
+/* Puts them where the result of the job lies on this node; the step they are of, 0: they are not
+ * all there. Waits for this node's disk. */
+uint64_t best_bring(const struct deputy *d, uint64_t id, const struct best_files *b, const char *adapter_out);
 
 /* deputy_claim.c */
 bool claim_may_begin(const struct dossier *x); /* by itself, once its time has come */

@@ -141,6 +141,7 @@ struct passage {
     uint64_t as, id;
     json_t *inputs;    /* owned */
     struct loan *loan; /* held: these inputs; NULL: there are none */
+    struct best_files best;
     struct origin of;
     struct job_nodes nodes; /* that promised it */
     void (*done)(void *arg, uint64_t as, const char *why);
@@ -152,6 +153,7 @@ static void end_passage(struct passage *p, const char *why)
     if (p->done)
         p->done(p->arg, why ? 0 : p->as, why);
     json_decref(p->inputs);
+    json_decref(p->best.files);
     loan_drop(p->loan);
     free(p);
 }
@@ -182,6 +184,15 @@ static void bring_state(const struct deputy *d, const struct passage *p, const j
     free(to);
 }
 
+/* The same of its best so far; the job is to know as of which step. */
+static void bring_best(const struct deputy *d, const struct passage *p, json_t *entry)
+{
+    const json_t *spec = json_object_get(json_object_get(entry, "record"), "spec");
+    const uint64_t step =
+        best_bring(d, p->id, &p->best, json_string_value(json_object_get(spec, "adapter_out")));
+    json_object_set_new(json_object_get(entry, "life"), "best", json_integer((json_int_t)step));
+}
+
 /* It cannot be read: the old head may go on with it. */
 static void undo(struct passage *p)
 {
@@ -198,13 +209,14 @@ static void on_entry(void *arg, const char *text)
     struct passage *p = arg;
     struct deputy *d = p->deputy;
     json_t *list = text ? json_loads(text, 0, NULL) : NULL;
-    const json_t *entry = json_array_get(list, 0), *record = json_object_get(entry, "record");
+    json_t *entry = json_array_get(list, 0), *record = json_object_get(entry, "record");
     if (d->is_stopped) {
         end_passage(p, "ringd on this node ends");
     } else if (has_ended(record)) { /* in an earlier life of this daemon */
         end_passage(p, NULL);
     } else {
         bring_state(d, p, json_object_get(record, "spec"));
+        bring_best(d, p, entry);
         const bool is_taken = entry && d->setup.taken(d->setup.owner, p->as, entry, p->loan, &p->from);
         if (!is_taken)
             undo(p);
@@ -258,6 +270,7 @@ void taken_begin(struct deputy *d, struct dossier *x, void (*done)(void *arg, ui
     struct passage *p = passage_new(d, t, loan);
     p->of = x->of;
     p->nodes = x->nodes;
+    p->best = (struct best_files){x->best.step, json_incref(x->best.files)};
     p->done = done;
     p->arg = arg;
     loan_drop(loan);

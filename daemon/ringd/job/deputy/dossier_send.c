@@ -15,6 +15,7 @@
 #include "daemon/ringd/job/deputy/file_set.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/results.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/timer.h"
 
@@ -23,6 +24,8 @@ enum {
     LINE_BYTES = 512 << 10,    /* longer lines are left out: a message has room for less than 1 MiB */
     AGAIN_MS = 5000,           /* until a message that was not answered is sent again */
 };
+/* Of sets of best files, above all numbers of jobs and of offers: who fetches parts names any. */
+#define FIRST_NUMBER (UINT64_C(1) << 53)
 
 enum phase {
     OFF,
@@ -45,12 +48,15 @@ struct dossier_send {
     bool is_fresh;     /* the next is the first */
     json_t *out;       /* owned: not answered yet */
     struct timer *again;
-    json_t *record, *life, *inputs; /* owned: not sent yet; NULL: nothing new */
-    int64_t sent;                   /* the last line, as the store numbers them */
-    bool has_lines;                 /* there may be more */
-    struct anchor *asked;           /* of the store; NULL: nothing is */
-    struct file_set *files;         /* NULL: none yet */
-    struct opening *opening;        /* NULL: none is under way */
+    json_t *record, *life, *inputs, *best;  /* owned: not sent yet; NULL: nothing new */
+    int64_t sent;                           /* the last line, as the store numbers them */
+    bool has_lines;                         /* there may be more */
+    struct anchor *asked;                   /* of the store; NULL: nothing is */
+    struct file_set *files;                 /* NULL: none yet */
+    struct file_set *best_files;            /* of the number below; NULL: none yet */
+    struct opening *opening, *best_opening; /* NULL: none is under way */
+    uint64_t best_number;
+    bool is_best_told; /* the log says that it is not kept */
 };
 
 static void send_next(struct dossier_send *d);
@@ -73,22 +79,25 @@ static struct anchor *go(struct dossier_send *d)
     return a;
 }
 
-/* --- opening the inputs, beside the loop ------------------------------------------------------ */
+/* --- opening files, beside the loop ----------------------------------------------------------- */
 
 struct opening {
     struct aside_work work;
     struct dossier_send *send; /* the loop's alone */
-    json_t *spec;              /* owned */
-    struct loan *loan;         /* held */
+    json_t *spec;              /* owned: the inputs of such a job, */
+    struct loan *loan;         /* held: which are lent; or, without a spec, */
+    char *folder;              /* owned: the best that lies here, */
+    uint64_t step;             /* as of that save */
     struct file_set *files;
     int r;
     struct err err;
 };
 
-static void open_inputs(struct aside_work *w)
+static void open_files(struct aside_work *w)
 {
     struct opening *o = (struct opening *)w;
-    o->r = file_set_of_inputs(&o->files, o->spec, o->loan, &o->err);
+    o->r = o->spec ? file_set_of_inputs(&o->files, o->spec, o->loan, &o->err)
+                   : file_set_of_best(&o->files, o->folder, &o->err);
 }
 
 static void opening_free(struct aside_work *w)
@@ -96,22 +105,35 @@ static void opening_free(struct aside_work *w)
     struct opening *o = (struct opening *)w;
     json_decref(o->spec);
     loan_drop(o->loan);
+    free(o->folder);
     file_set_drop(o->files);
     free(o);
 }
 
-static void end_opening(struct dossier_send *d)
+static void end_opening(struct opening **at)
 {
-    if (d->opening)
-        d->opening->work.is_left = true;
-    d->opening = NULL;
+    if (*at)
+        (*at)->work.is_left = true;
+    *at = NULL;
+}
+
+/* Takes over `o`. −errno: it is not begun. */
+static int begin_opening(struct dossier_send *d, struct opening **at, struct opening *o)
+{
+    *at = o;
+    if (!aside_run(d->setup.aside, &o->work))
+        return 0;
+    *at = NULL;
+    opening_free(&o->work);
+    return -EAGAIN;
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static void stop(struct dossier_send *d)
 {
-    end_opening(d);
+    end_opening(&d->opening);
+    end_opening(&d->best_opening);
     timer_stop(d->again);
     if (d->asked)
         d->asked->send = NULL;
@@ -120,9 +142,12 @@ static void stop(struct dossier_send *d)
     json_decref(d->record);
     json_decref(d->life);
     json_decref(d->inputs);
+    json_decref(d->best);
     file_set_drop(d->files);
-    d->out = d->record = d->life = d->inputs = NULL;
-    d->files = NULL;
+    file_set_drop(d->best_files);
+    d->out = d->record = d->life = d->inputs = d->best = NULL;
+    d->files = d->best_files = NULL;
+    d->is_best_told = false;
     d->phase = OFF;
     d->job = NULL;
 }
@@ -165,9 +190,10 @@ static json_t *take(json_t **value)
 
 static void send_news(struct dossier_send *d, json_t *lines)
 {
-    d->out = json_pack("{s:s s:I s:I s:b s:o* s:o* s:o s:o*}", "kind", "dossier-news", "job",
+    d->out = json_pack("{s:s s:I s:I s:b s:o* s:o* s:o s:o* s:o*}", "kind", "dossier-news", "job",
                        (json_int_t)d->id, "number", ++d->number, "fresh", (int)d->is_fresh, "record",
-                       take(&d->record), "life", take(&d->life), "lines", lines, "inputs", take(&d->inputs));
+                       take(&d->record), "life", take(&d->life), "lines", lines, "inputs", take(&d->inputs),
+                       "best", take(&d->best));
     d->is_fresh = false;
     if (d->out)
         post(d);
@@ -194,6 +220,11 @@ static json_t *pick_lines(struct dossier_send *d, const json_t *rows)
     return lines;
 }
 
+static bool has_news(const struct dossier_send *d)
+{
+    return d->record || d->inputs || d->best;
+}
+
 static void on_lines(void *arg, const char *text)
 {
     struct dossier_send *d = come_back(arg);
@@ -204,7 +235,7 @@ static void on_lines(void *arg, const char *text)
     json_t *lines = pick_lines(d, rows);
     d->has_lines = d->has_lines || may_be_more;
     json_decref(rows);
-    if (d->record || d->inputs || json_array_size(lines))
+    if (has_news(d) || json_array_size(lines))
         send_news(d, lines);
     else
         json_decref(lines);
@@ -213,10 +244,51 @@ static void on_lines(void *arg, const char *text)
 
 static void send_next(struct dossier_send *d)
 {
-    if (d->phase != FOLLOWING || d->out || d->asked || (!d->record && !d->inputs && !d->has_lines))
+    if (d->phase != FOLLOWING || d->out || d->asked || (!has_news(d) && !d->has_lines))
         return;
     d->has_lines = false;
     store_get_lines(d->setup.store, d->id, d->sent, on_lines, go(d));
+}
+
+/* --- the best so far -------------------------------------------------------------------------- */
+
+static void on_best_opened(struct aside_work *w)
+{
+    struct opening *o = (struct opening *)w;
+    struct dossier_send *d = o->send;
+    d->best_opening = NULL;
+    if (!o->r) {
+        file_set_drop(d->best_files);
+        d->best_files = file_set_hold(o->files);
+        json_decref(d->best);
+        d->best = json_pack("{s:I s:I s:o}", "step", (json_int_t)o->step, "number",
+                            (json_int_t)(FIRST_NUMBER + ++d->best_number), "files", file_set_list(o->files));
+    } else if (!d->is_best_told) {
+        char text[700];
+        snprintf(text, sizeof text, "the best so far is on this node alone: %s", o->err.text);
+        d->setup.note(d->setup.owner, d->job, text);
+        d->is_best_told = true;
+    }
+    opening_free(w);
+    send_next(d);
+}
+
+/* What cannot be opened now is opened at the next save. */
+static void open_best(struct dossier_send *d)
+{
+    const struct job *job = d->job;
+    const char *out = job->asked.adapter_out;
+    const uint64_t step = job_best_step(job);
+    if (!job->asked.early_stop || !out || !step)
+        return;
+    end_opening(&d->best_opening);
+    struct opening *o = xcalloc(1, sizeof *o);
+    *o = (struct opening){.work = {.run = open_files, .done = on_best_opened, .drop = opening_free},
+                          .send = d,
+                          .folder =
+                              job->asked.kept_in ? results_folder(d->setup.state_dir, out) : xstrdup(out),
+                          .step = step};
+    begin_opening(d, &d->best_opening, o);
 }
 
 /* --- beginning -------------------------------------------------------------------------------- */
@@ -240,22 +312,19 @@ static void on_opened(struct aside_work *w)
     d->phase = FOLLOWING;
     d->is_fresh = d->has_lines = true;
     d->sent = 0;
+    open_best(d);
     send_next(d);
 }
 
 static void open_all(struct dossier_send *d)
 {
     struct opening *o = xcalloc(1, sizeof *o);
-    *o = (struct opening){.work = {.run = open_inputs, .done = on_opened, .drop = opening_free},
+    *o = (struct opening){.work = {.run = open_files, .done = on_opened, .drop = opening_free},
                           .send = d,
                           .spec = json_deep_copy(d->job->spec),
                           .loan = loan_hold(d->job->loan)};
-    d->opening = o;
-    if (!aside_run(d->setup.aside, &o->work))
-        return;
-    d->opening = NULL;
-    opening_free(&o->work);
-    give_up(d, "too many files are opened on this node now");
+    if (begin_opening(d, &d->opening, o))
+        give_up(d, "too many files are opened on this node now");
 }
 
 /* Now that its name is on the disk. */
@@ -321,6 +390,12 @@ void dossier_send_line(struct dossier_send *d, uint64_t job)
     send_next(d);
 }
 
+void dossier_send_best(struct dossier_send *d, const struct job *job)
+{
+    if (is_of(d, job->id) && d->phase == FOLLOWING)
+        open_best(d);
+}
+
 void dossier_send_end(struct dossier_send *d, uint64_t job)
 {
     if (is_of(d, job))
@@ -349,9 +424,11 @@ void dossier_send_changed(struct dossier_send *d)
         on_again(d);
 }
 
-struct file_set *dossier_send_files(struct dossier_send *d, const uint8_t to[16], uint64_t job)
+struct file_set *dossier_send_files(struct dossier_send *d, const uint8_t to[16], uint64_t number)
 {
-    return is_of(d, job) && !memcmp(to, d->to, sizeof d->to) ? d->files : NULL;
+    if (d->phase == OFF || memcmp(to, d->to, sizeof d->to) != 0)
+        return NULL;
+    return number == d->id ? d->files : number == FIRST_NUMBER + d->best_number ? d->best_files : NULL;
 }
 
 /* --- opening, closing ------------------------------------------------------------------------- */

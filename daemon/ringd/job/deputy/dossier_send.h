@@ -24,6 +24,7 @@ struct store;
 
 struct dossier_send_setup { /* the pointers are borrowed */
     struct event_base *base;
+    const char *state_dir;
     struct aside *aside;
     const struct members *members;
     struct store *store;
@@ -43,13 +44,15 @@ void dossier_send_begin(struct dossier_send *d, struct job *job);
 /* The store got a record of a job, copied here; life NULL: the job has ended. Or a line. */
 void dossier_send_record(struct dossier_send *d, uint64_t job, const char *record, const char *life);
 void dossier_send_line(struct dossier_send *d, uint64_t job);
+/* It has saved: its best so far, of --early-stop, may be another. */
+void dossier_send_best(struct dossier_send *d, const struct job *job);
 /* No dossier of that job is sent any more. */
 void dossier_send_end(struct dossier_send *d, uint64_t job);
 
 /* Messages and what else happens. */
 void dossier_send_take_noted(struct dossier_send *d, const uint8_t from[16], const json_t *body);
 void dossier_send_changed(struct dossier_send *d); /* nodes came or went */
-/* What that node may fetch for the job (parts.h). */
-struct file_set *dossier_send_files(struct dossier_send *d, const uint8_t to[16], uint64_t job);
+/* What that node may fetch (parts.h): for the job of that number, or of its best so far. */
+struct file_set *dossier_send_files(struct dossier_send *d, const uint8_t to[16], uint64_t number);
 
 #endif

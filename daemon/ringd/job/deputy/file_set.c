@@ -175,7 +175,21 @@ int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *l
     return r;
 }
 
-int file_set_of_folder(struct file_set **ret, const char *folder, struct err *err)
+static bool is_any(const char *name)
+{
+    (void)name;
+    return true;
+}
+
+/* "best/adapter_config.json", or below a folder for each adapter of a sweep. */
+static bool is_best(const char *name)
+{
+    const char *file = strrchr(name, '/'), *end = file ? file - strlen("best") : NULL;
+    return end && end >= name && !strncmp(end, "best", strlen("best")) && (end == name || end[-1] == '/');
+}
+
+static int files_of_folder(struct file_set **ret, const char *folder, bool (*is_wanted)(const char *name),
+                           struct err *err)
 {
     struct file_set *s = set_new();
     json_t *list = access(folder, F_OK) ? json_array() : results_list(folder, err), *file;
@@ -185,10 +199,11 @@ int file_set_of_folder(struct file_set **ret, const char *folder, struct err *er
         const char *name = json_string_value(json_object_get(file, "name"));
         uint64_t bytes;
         int fd = -1;
-        const int e = r ? r : results_open(folder, name, &fd, &bytes);
-        if (!r)
-            r = e ? err_set(err, e, "%s/%s cannot be opened: %s", folder, name, strerror(-e))
-                  : add(s, name, fd, err);
+        if (r || !is_wanted(name))
+            continue;
+        const int e = results_open(folder, name, &fd, &bytes);
+        r = e ? err_set(err, e, "%s/%s cannot be opened: %s", folder, name, strerror(-e))
+              : add(s, name, fd, err);
     }
     json_decref(list);
     if (r)
@@ -196,6 +211,16 @@ int file_set_of_folder(struct file_set **ret, const char *folder, struct err *er
     else
         *ret = s;
     return r;
+}
+
+int file_set_of_folder(struct file_set **ret, const char *folder, struct err *err)
+{
+    return files_of_folder(ret, folder, is_any, err);
+}
+
+int file_set_of_best(struct file_set **ret, const char *folder, struct err *err)
+{
+    return files_of_folder(ret, folder, is_best, err);
 }
 
 const char *const file_set_adapter_files[] = {"adapter_config.json", ADAPTER_PEFT_FILE, NULL};

@@ -30,6 +30,8 @@ int file_set_of_inputs(struct file_set **ret, const json_t *spec, struct loan *l
 /* Opens all files of the folder of a result, and those of the folders in it; a folder that is not
  * there has none. */
 int file_set_of_folder(struct file_set **ret, const char *folder, struct err *err);
+/* The same of its folders "best" alone, which --early-stop makes. */
+int file_set_of_best(struct file_set **ret, const char *folder, struct err *err);
 /* The two files that an adapter is read from; a list that ends with NULL. */
 extern const char *const file_set_adapter_files[];
 int file_set_of_adapter(struct file_set **ret, const char *folder, struct err *err);

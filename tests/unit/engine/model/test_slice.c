@@ -4,6 +4,7 @@
  * one stage with everything, bit for bit: prompts and single tokens, cached and served, of every
  * form of weights, with adapters. And a slice maps its part alone. */
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,6 +113,7 @@ struct world {
     enum num_compute compute;
     bool paged;
     bool by_layer; /* while training */
+    bool travels;  /* and gradients go to a replica and come back */
     size_t fails_at;
     bool is_unlike; /* the second slice gets other scores of experts, as an unlike CPU may */
 };
@@ -227,9 +229,30 @@ struct learner {
     double losses[STEPS], norms[STEPS];
     float *values; /* owned: [n] what was trained */
     size_t n;
+    size_t sent; /* gradients that travel */
     struct err err;
     int r;
 };
+
+/* As from another replica: what is not sent is of no use to anybody. */
+static void send_and_return(struct learner *l, struct stage *s)
+{
+    const struct param_share part = {0, 0, stage_shared_values(s, UNIT_GRADS, 0, 0)};
+    float *sent = calloc(part.n, sizeof *sent);
+    assert_non_null(sent);
+    stage_pack_grads(s, &part, sent);
+    for (size_t i = 0; i < s->nunits; i++) {
+        const struct unit *u = &s->units[i];
+        for (size_t p = 0; p < u->nparams; p++)
+            for (size_t k = 0; k < u->params[p].n && !u->params[p].def.fixed; k++)
+                u->params[p].g[k] = NAN;
+        for (size_t k = 0; k < u->lent_n; k++)
+            u->lent_g[k] = NAN;
+    }
+    stage_unpack_grads(s, &part, sent);
+    l->sent = part.n;
+    free(sent);
+}
 
 static int learn_step(struct learner *l, struct stage *s, uint64_t step)
 {
@@ -254,6 +277,8 @@ static int learn_step(struct learner *l, struct stage *s, uint64_t step)
     } else {
         stage_backward(s, 0, NULL, NULL);
     }
+    if (l->w->travels)
+        send_and_return(l, s);
     stage_gather_grads(s);
     if (s->spec.config.tied && s->spec.tune.kind == TUNE_FULL)
         stage_add_tied_grad(s, stage_tied_grad(s));
@@ -305,7 +330,7 @@ static void *learn(void *arg)
     if (!l->r)
         num_set_compute(num, w->compute);
     l->r = l->r ? l->r : stage_open(&s, num, &spec, &l->err);
-    if (!l->r && w->tune.kind == TUNE_LORA)
+    if (!l->r && w->tune.kind == TUNE_LORA && w->tune.init != LORA_INIT_PISSA)
         fill_adapter(s);
     for (uint64_t step = 1; step <= STEPS && !l->r; step++)
         l->r = learn_step(l, s, step);
@@ -336,9 +361,10 @@ static void learners_free(struct learner *l, size_t count)
  * backward. */
 static void check_training(struct world *w, size_t count)
 {
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
         w->paged = how == 1;
         w->by_layer = how == 2;
+        w->travels = how == 3;
         struct learner *one = learn_all(w, 1), *all = learn_all(w, count);
         must(one->r, &one->err);
         assert_true(one->n > 0);
@@ -349,6 +375,8 @@ static void check_training(struct world *w, size_t count)
             assert_memory_equal(all[i].losses, one->losses, sizeof one->losses);
             assert_same_bits(all[i].values, one->values, one->n, what);
             assert_memory_equal(all[i].norms, one->norms, sizeof one->norms);
+            if (w->travels && w->tune.kind == TUNE_FULL) /* its own rows, of 3 KV heads two, and vectors */
+                assert_true(4 * all[i].sent < 3 * one->sent);
         }
         learners_free(one, 1);
         learners_free(all, count);
@@ -465,6 +493,33 @@ static void training(void **state)
         }
 }
 
+/* Magnitudes, whose norms are those of whole rows, and what begins with the principal part of a
+ * whole weight. */
+static void forms_of_training(void **state)
+{
+    (void)state;
+    static const size_t dense[] = {0, 1, 3};
+    for (size_t k = 0; k < 2 * sizeof dense / sizeof *dense; k++) {
+        struct world w;
+        struct err err;
+        world_make(&w, models[dense[k / 2]], k / 2 % 2 ? "bfloat16" : "float32");
+        w.tune = (struct tune){.kind = TUNE_LORA, .rank = 3, .alpha = 6, .end_layer = w.c.layers};
+        w.tune.dora = k % 2;
+        w.tune.dropout = k % 2 ? 0.3f : 0;
+        must(tune_targets(&w.tune, family_find(w.c.family), &w.c, "all-linear", &err), &err);
+        if (!w.tune.dora) {
+            w.tune.init = LORA_INIT_PISSA;
+            tune_fix_half(&w.tune);
+        }
+        for (int compute = NUM_F32; compute < NUM_COMPUTES; compute++) {
+            w.compute = (enum num_compute)compute;
+            w.bits = compute == NUM_INT8 ? 8 : 0;
+            check_training(&w, 2 + k / 2 % 2);
+        }
+        world_free(&w);
+    }
+}
+
 static void few_bits(void **state)
 {
     (void)state;
@@ -555,10 +610,11 @@ static void a_lost_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),    cmocka_unit_test(adapters),
-        cmocka_unit_test(few_bits),    cmocka_unit_test(the_first_slice_chooses_the_experts),
-        cmocka_unit_test(stored_bits), cmocka_unit_test(refusals),
-        cmocka_unit_test(a_lost_rank), cmocka_unit_test(training),
+        cmocka_unit_test(families),          cmocka_unit_test(adapters),
+        cmocka_unit_test(few_bits),          cmocka_unit_test(the_first_slice_chooses_the_experts),
+        cmocka_unit_test(stored_bits),       cmocka_unit_test(refusals),
+        cmocka_unit_test(a_lost_rank),       cmocka_unit_test(training),
+        cmocka_unit_test(forms_of_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

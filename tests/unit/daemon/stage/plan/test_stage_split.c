@@ -17,6 +17,7 @@
 
 #include "daemon/common/model/mapped.h"
 #include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_shared.h"
 
 enum { LAYERS = 8, GIB = 1 << 30 };
@@ -306,6 +307,31 @@ static void replicas_share_out_groups(void **state)
     assert_true(p->slots[0] >= 2); /* those of the replica that has most in flight */
 }
 
+/* Of the embedding only the rows of words that a step has: all others are zeros, which stay
+ * behind. And of slices only the rows that each makes gradients of. */
+static void what_replicas_send(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB}, first[] = {0, LAYERS};
+    struct err err = {""};
+    head.spec.parallel = "dp=2";
+    head.spec.replicas = 2;
+    if (split(2, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    const struct config *c = &head.config;
+    double values = 0;
+    for (size_t u = 0; u < LAYERS + 2; u++)
+        values += (double)tune_unit_elements(&head.plan.tune, head.family, c, u);
+    const double table = (double)(c->vocab * c->dim), sums = table * 128 / 1000, back = table * 256 / 1000,
+                 sent = replicas_sent_bytes(&head, first, 1, 0);
+    assert_float_equal(sent, (2 * (values - table) + sums + back) * sizeof(float) / 2, 1);
+    assert_float_equal(replicas_unit_bytes_sent(&head.plan, c, 0, 500), table / 2 * sizeof(float), 1);
+    assert_float_equal(replicas_unit_bytes_sent(&head.plan, c, 0, 5000), table * sizeof(float), 1);
+    head.plan.slices = 2;
+    assert_true(replicas_sent_bytes(&head, first, 1, 0) < sent * 0.52);
+}
+
 static void too_few_for_all_replicas(void **state)
 {
     (void)state;
@@ -431,6 +457,7 @@ int main(void)
         cmocka_unit_test_teardown(what_is_trained_is_shared_with_nobody, stop),
         cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
         cmocka_unit_test_teardown(replicas_share_out_groups, stop),
+        cmocka_unit_test_teardown(what_replicas_send, stop),
         cmocka_unit_test_teardown(too_few_for_all_replicas, stop),
         cmocka_unit_test_teardown(a_node_without_room_for_anything_is_named, stop),
         cmocka_unit_test_teardown(unlike_replicas_end_where_memory_does, stop),

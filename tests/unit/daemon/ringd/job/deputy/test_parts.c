@@ -206,6 +206,31 @@ static void lists_of_others_are_checked(void **state)
     json_decref(list);
 }
 
+/* Of what --early-stop has saved, with and without a sweep. */
+static void the_best_so_far_is_what_lies_in_its_folders(void **state)
+{
+    struct world *w = *state;
+    struct err err;
+    static const char *const folders[] = {"best", "lr-1e-4", "lr-1e-4/best", "bestof"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char *path = xasprintf("%s/%s", w->dir, folders[i]), *file = xasprintf("%s/a", folders[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+        free(put_file(w, file, i + 1));
+        free(path);
+        free(file);
+    }
+    free(put_file(w, "best.json", 9));
+    free(put_file(w, "lr-1e-4/best/.a.tmp", 9)); /* a writer is at work there */
+    assert_int_equal(file_set_of_best(&w->files, w->dir, &err), 0);
+    json_t *list = file_set_list(w->files);
+    assert_int_equal(file_set_check(list, true, &err), 0);
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "path")), "best/a");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 1), "path")),
+                        "lr-1e-4/best/a");
+    json_decref(list);
+}
+
 static void a_fetch_that_is_stopped_says_nothing(void **state)
 {
     struct world *w = *state;
@@ -226,6 +251,7 @@ int main(void)
         TEST(files_arrive_as_they_are),
         TEST(what_goes_wrong_is_said),
         TEST(lists_of_others_are_checked),
+        TEST(the_best_so_far_is_what_lies_in_its_folders),
         TEST(a_fetch_that_is_stopped_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
