@@ -16,6 +16,8 @@
 #include "num/glu.h"
 #include "num/quant.h"
 
+struct json_t;
+
 enum { CONFIG_MAX_EOS = 8 };
 
 /* ROPE_LONG: each frequency is divided by a factor of its own, one of two, by the length of the
@@ -92,12 +94,16 @@ struct config {
     double logit_softcap;    /* and of logits; 0: none */
     size_t window;           /* positions that a query of the windowed layers sees; 0: none has a window */
     struct config_layers windowed, unrotated, linear;
-    bool experts_fp4;               /* linears of experts are stored in MXFP4 (OCP), as gpt-oss is released */
-    bool fp8;                       /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
-    size_t quant_bits, quant_group; /* matrices are stored in MLX's quantization, most of them like this; */
-    enum quant_kind quant_kind;     /* bits 0: they are not */
-    bool mixed;                     /* each tensor has a type of its own, which the files say alone (GGUF) */
-    enum dtype dtype;               /* torch_dtype / dtype: what a full fine-tune is written as */
+    bool experts_fp4; /* linears of experts are stored in MXFP4 (OCP), as gpt-oss is released */
+    bool fp8;         /* linears are stored as F8_E4M3 with a scale for each 128×128 block, */
+    bool fp8_rows;    /* or for each row, or all of them */
+    bool compressed;  /* as compressed-tensors has them, which says of each whether it is */
+    size_t quant_bits,
+        quant_group;            /* matrices are stored in MLX's quantization, most of them like this, or as
+                                       QUANT_CENTRED; */
+    enum quant_kind quant_kind; /* bits 0: they are not */
+    bool mixed;                 /* each tensor has a type of its own, which the files say alone (GGUF) */
+    enum dtype dtype;           /* torch_dtype / dtype: what a full fine-tune is written as */
     size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction), */
     bool extra_apart;    /* or under names of their own: mtp.*, with attention over all positions */
     bool is_ahead;       /* of config_ahead: the last layer is the only one, and predicts a token more */
@@ -163,6 +169,17 @@ static inline bool config_has_state(const struct config *c, size_t first, size_t
         has = has || config_layers_have(&c->linear, l);
     return has;
 }
+
+/* What an entry of compressed-tensors' "config_groups" says of weights: its whole numbers have
+ * `bits`, and a scale is that of `wide` columns (0: of a row). bits 0: they are F8_E4M3. */
+struct config_packing {
+    size_t bits, wide;
+    enum quant_kind kind;
+    bool has_zeros, is_blocks; /* is_blocks: of F8_E4M3 */
+};
+/* NULL, or what is not read of it, a part of a sentence. `format`: of the whole, where the entry
+ * has none of its own. */
+const char *config_packing(struct config_packing *ret, const struct json_t *group, const char *format);
 
 /* What MLX's "mode" of a quantization says; NULL, or a word that is not read here: affine. */
 enum quant_kind config_quant_kind(const char *mode);

@@ -65,6 +65,145 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     return true;
 }
 
+/* --- compressed-tensors ------------------------------------------------------------------------
+ */
+
+static bool is_text(const json_t *of, const char *key, const char *value)
+{
+    const char *text = json_string_value(json_object_get(of, key));
+    return text && !strcmp(text, value);
+}
+
+static size_t number(const json_t *of, const char *key)
+{
+    const json_int_t n = json_integer_value(json_object_get(of, key));
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* One scale for a row, or for group_size columns. */
+static const char *read_wide(struct config_packing *p, const json_t *weights)
+{
+    enum { MOST = 1 << 16 };
+    const bool is_group = is_text(weights, "strategy", "group");
+    const json_t *order = json_object_get(weights, "actorder");
+    p->wide = is_group ? number(weights, "group_size") : 0;
+    if (!is_group && !is_text(weights, "strategy", "channel"))
+        return "whole numbers have a \"strategy\" of \"group\" or \"channel\" here";
+    if (is_group && (p->wide > MOST || !p->wide || !quant_centred_group(p->wide)))
+        return "\"group_size\" is 32, 64 or a multiple of 128 here";
+    return json_is_true(order) || is_text(weights, "actorder", "group") ||
+                   is_text(weights, "actorder", "dynamic")
+               ? "columns in another order (\"actorder\") are not read here"
+               : NULL;
+}
+
+static const char *read_whole(struct config_packing *p, const json_t *weights, const char *format)
+{
+    const bool packed = !strcmp(format, "pack-quantized");
+    const json_t *symmetric = json_object_get(weights, "symmetric");
+    p->kind = QUANT_CENTRED;
+    p->bits = number(weights, "num_bits");
+    p->has_zeros = json_is_false(symmetric);
+    if (p->bits != 8 && !(packed && p->bits == 4))
+        return "whole numbers of 8 bits are read here, and packed ones of 4";
+    if (p->has_zeros && !packed)
+        return "zeros (\"symmetric\": false) are read of pack-quantized here";
+    return read_wide(p, weights);
+}
+
+static const char *read_fp8(struct config_packing *p, const json_t *weights)
+{
+    const json_t *block = json_object_get(weights, "block_structure");
+    p->is_blocks = is_text(weights, "strategy", "block");
+    if (number(weights, "num_bits") != 8)
+        return "floats have 8 bits here";
+    if (p->is_blocks)
+        return json_array_size(block) == 2 && json_integer_value(json_array_get(block, 0)) == FP8_BLOCK &&
+                       json_integer_value(json_array_get(block, 1)) == FP8_BLOCK
+                   ? NULL
+                   : "blocks are of 128 × 128 here";
+    return is_text(weights, "strategy", "channel") || is_text(weights, "strategy", "tensor")
+               ? NULL
+               : "floats have a \"strategy\" of \"channel\", \"tensor\" or \"block\" here";
+}
+
+static const char *read_fp4(struct config_packing *p, const json_t *weights)
+{
+    p->kind = QUANT_MXFP4;
+    p->bits = number(weights, "num_bits");
+    p->wide = number(weights, "group_size");
+    return p->bits == 4 && p->wide == QUANT_FP4_GROUP ? NULL : "mxfp4 has 4 bits in groups of 32";
+}
+
+const char *config_packing(struct config_packing *ret, const json_t *group, const char *format)
+{
+    const json_t *weights = json_object_get(group, "weights"), *own = json_object_get(group, "format");
+    format = json_is_string(own) ? json_string_value(own) : format;
+    *ret = (struct config_packing){.bits = 0};
+    const bool is_plain = !strcmp(format, "naive-quantized"), is_float = is_text(weights, "type", "float");
+    if (json_is_true(json_object_get(weights, "dynamic")))
+        return "weights are not \"dynamic\"";
+    if (!strcmp(format, "mxfp4-pack-quantized") && is_float)
+        return read_fp4(ret, weights);
+    if ((!strcmp(format, "float-quantized") || is_plain) && is_float)
+        return read_fp8(ret, weights);
+    if ((!strcmp(format, "pack-quantized") || !strcmp(format, "int-quantized") || is_plain) && !is_float)
+        return read_whole(ret, weights, format);
+    return "the formats pack-quantized, int-quantized, float-quantized and mxfp4-pack-quantized are read "
+           "here";
+}
+
+/* What changes numbers beside their quantization. */
+static const char *read_around(const json_t *q)
+{
+    const json_t *sparse = json_object_get(json_object_get(q, "sparsity_config"), "format"),
+                 *turned = json_object_get(json_object_get(q, "transform_config"), "config_groups");
+    if (json_is_string(sparse) && strcmp(json_string_value(sparse), "dense") != 0)
+        return "sparse weights (\"sparsity_config\") are not read here";
+    if (json_object_size(turned))
+        return "rotated weights (\"transform_config\") are not read here";
+    return json_object_get(q, "quantization_status") && !is_text(q, "quantization_status", "compressed")
+               ? "weights are read where \"quantization_status\" is \"compressed\""
+               : NULL;
+}
+
+/* Of several groups the first with whole numbers is what most matrices are taken for. */
+static const char *read_groups(struct config *c, const json_t *q)
+{
+    const json_t *groups = json_object_get(q, "config_groups");
+    const char *format = json_string_value(json_object_get(q, "format")), *why = read_around(q), *key;
+    json_t *group;
+    bool blocks = false;
+    json_object_foreach ((json_t *)groups, key, group) {
+        struct config_packing p;
+        why = why ? why : config_packing(&p, group, format ? format : "");
+        if (why)
+            return why;
+        if (!p.bits && c->fp8 && p.is_blocks != blocks)
+            return "FP8 has scales of one kind here";
+        c->fp8 |= !p.bits;
+        blocks = p.bits ? blocks : p.is_blocks;
+        if (p.bits && !c->quant_bits) {
+            c->quant_bits = p.bits;
+            c->quant_group = p.wide && quant_centred_group(p.wide) ? quant_centred_group(p.wide) : FP8_BLOCK;
+            c->quant_kind = p.kind;
+        }
+    }
+    c->fp8_rows = c->fp8 && !blocks;
+    return why ? why : json_object_size(groups) ? NULL : "\"config_groups\" are missing";
+}
+
+static void read_compressed(struct config_reader *r, struct config *c, const json_t *q)
+{
+    const char *why = read_groups(c, q);
+    c->compressed = true;
+    if (why)
+        config_complain(r, "quantization_config: of compressed-tensors %s", why);
+}
+
+/* --- what config.json says ---------------------------------------------------------------------
+ */
+
 /* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. MXFP4 as gpt-oss is
  * released: of the experts, and all else is BF16 also where no type is given. What gguf_config.c
  * makes of a GGUF file its tensors say. All else is refused. */
@@ -86,14 +225,18 @@ void config_read_quantization(struct config_reader *r, struct config *c)
             c->dtype = DTYPE_BF16;
         return;
     }
+    if (method && !strcmp(method, "compressed-tensors")) {
+        read_compressed(r, c, q);
+        return;
+    }
     const bool is_e4m3 = fmt && (!strcmp(fmt, "e4m3") || !strcmp(fmt, "float8_e4m3fn")); /* MiniMax */
     if (!method || strcmp(method, "fp8") != 0 || !is_e4m3 || json_array_size(block) != 2 ||
         json_integer_value(json_array_get(block, 0)) != FP8_BLOCK ||
         json_integer_value(json_array_get(block, 1)) != FP8_BLOCK)
-        config_complain(
-            r,
-            "quantization_config: weights as \"%s\" stores them are not read, only fp8 (e4m3 in "
-            "blocks of 128 × 128) and mxfp4; take the model in bfloat16, or a GGUF or MLX file of it",
-            method ? input_quote(method).text : "");
+        config_complain(r,
+                        "quantization_config: weights as \"%s\" stores them are not read, only fp8 (e4m3 in "
+                        "blocks of 128 × 128), mxfp4 and compressed-tensors; take the model in bfloat16, or "
+                        "a GGUF or MLX file of it",
+                        method ? input_quote(method).text : "");
     c->fp8 = true;
 }

@@ -71,6 +71,8 @@ static void print_config(FILE *f, const struct config *c)
         fprintf(f, " mixed %d", c->mla.kv_b_parts);
     if (c->experts_fp4)
         fprintf(f, " experts fp4");
+    if (c->compressed)
+        fprintf(f, " compressed %d", c->fp8_rows);
     if (c->quant_bits)
         fprintf(f, " quantized %zu %zu %d", c->quant_bits, c->quant_group, c->quant_kind);
     print_more(f, c);

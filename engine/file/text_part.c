@@ -17,7 +17,8 @@ static const struct whole {
               {.type = "mistral3"},
               {.type = "qwen3_5"},
               {.type = "qwen3_5_moe"},
-              {"qwen3_vl", "qwen3_vl_text", "qwen3"}};
+              {"qwen3_vl", "qwen3_vl_text", "qwen3"},
+              {"kimi_k25", "deepseek_v3", "kimi_k2"}};
 
 /* What counts where text_config does not say it. */
 static const char *const outside[] = {
@@ -120,7 +121,7 @@ json_t *text_part_names(const json_t *of)
 bool text_part_is_other(const char *name)
 {
     static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "vision_model.",
-                                         "visual."};
+                                         "visual.", "mm_projector."};
     const char *rest = begins(name, MODEL) ? name + strlen(MODEL) : name;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (begins(rest, others[i]))

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "model/stack_names.h"
+#include "model/quant/stored_centred.h"
 
 #define WEIGHT ".weight"
-#define FP8_SCALES "_scale_inv"
 #define STACK "switch_mlp."
 #define EXPERTS ".experts."
 #define GATE_UP "gate_up_proj"
@@ -106,12 +106,16 @@ static void first_woven(char ret[STORED_NAME], const char *own, const char *at)
 
 void stored_model_name(char ret[STORED_NAME], const char *name)
 {
-    static const char *const sides[] = {".scales", ".biases"};
-    char own[STORED_NAME];
+    static const char *const sides[] = {".scales", ".biases", ".input_scale"};
+    static const char *const more[] = {"_scale_inv", "_scale", "_packed", "_zero_point", "_shape"};
+    char own[STORED_NAME], end[64];
     snprintf(own, sizeof own, "%s", name);
-    if (ends_with(own, FP8_SCALES))
-        own[strlen(own) - strlen(FP8_SCALES)] = 0;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        snprintf(end, sizeof end, WEIGHT "%s", more[i]);
+        if (ends_with(own, end))
+            own[strlen(own) - strlen(more[i])] = 0;
+    }
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         if (ends_with(own, sides[i]))
             memcpy(own + strlen(own) - strlen(sides[i]), WEIGHT, sizeof WEIGHT);
     whole_name(own);
@@ -311,7 +315,7 @@ static bool find_fp4(struct quant *q, const struct found *f, const struct tensor
 {
     const struct stored_view *s = &f->scale;
     const size_t groups = quant_groups(QUANT_FP4_GROUP, def->cols);
-    *q = (struct quant){s->data, NULL, DTYPE_COUNT, 4, QUANT_FP4_GROUP, QUANT_MXFP4};
+    *q = (struct quant){s->data, NULL, DTYPE_COUNT, 4, QUANT_FP4_GROUP, QUANT_MXFP4, {0}};
     return !strcmp(s->t->dtype_name, "U8") && s->ndim == 2 && s->shape[0] == def->rows &&
            s->shape[1] == groups && def->cols % QUANT_FP4_GROUP == 0 &&
            quant_words(4, def->cols) == f->weight.shape[1];
@@ -327,8 +331,8 @@ static bool find_quant(struct quant *q, const struct found *f, const struct tens
         for (size_t group = 32; group <= 128; group *= 2)
             if (quant_is_possible(bits, group, def->cols) && quant_groups(group, def->cols) == groups &&
                 quant_words(bits, def->cols) == f->weight.shape[1]) {
-                *q =
-                    (struct quant){f->scale.data, f->bias.data, f->scale.t->dtype, bits, group, QUANT_AFFINE};
+                *q = (struct quant){f->scale.data, f->bias.data, f->scale.t->dtype, bits, group,
+                                    QUANT_AFFINE,  {0}};
                 return is_side(&f->scale, def->rows, groups) && is_side(&f->bias, def->rows, groups) &&
                        f->scale.t->dtype == f->bias.t->dtype;
             }
@@ -341,12 +345,29 @@ static bool is_computed(const struct st_tensor *rest)
     return !rest || rest->block || rest->dtype < DTYPE_F8_E4M3;
 }
 
+static bool find_centred(struct stored *ret, const struct st *st, const struct tensor_def *def, char *why,
+                         size_t size)
+{
+    struct quant quant;
+    const struct st_tensor *t = stored_find_centred(&quant, st, def, why, size);
+    if (t)
+        *ret = (struct stored){.t = t,
+                               .data = t->data,
+                               .elements = def->rows * def->cols,
+                               .bytes = t->bytes,
+                               .is_quantized = true,
+                               .quant = quant};
+    return t;
+}
+
 bool stored_find(struct stored *ret, const struct st *st, const struct tensor_def *def, bool fp8, char *why,
                  size_t size)
 {
     const size_t dims = def->cols ? 2 : 1;
     struct found f = {.has_scale = false};
     *why = 0;
+    if (find_centred(ret, st, def, why, size))
+        return !*why;
     if (!find(&f, st, def)) {
         snprintf(why, size, "%s is missing", def->name);
         return false;

@@ -8,7 +8,9 @@
  * releases have instead of the matrices, in MXFP4 and not turned,
  *   gate_up_proj_blocks [experts, 2·out, in/32, 16], …_scales [experts, 2·out, in/32], likewise
  *   down_proj.
- * Qwen3.5's are not turned: gate_up_proj [experts, 2·out, in], all of gate first, and down_proj. */
+ * Qwen3.5's are not turned: gate_up_proj [experts, 2·out, in], all of gate first, and down_proj.
+ * compressed-tensors has beside X.weight, or in its place, X.weight_packed, X.weight_scale,
+ * X.weight_zero_point and X.weight_shape; see stored_centred.h. */
 #ifndef MODEL_STORED_H
 #define MODEL_STORED_H
 

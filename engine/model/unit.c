@@ -114,6 +114,7 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
                        .has_all = which.has_all,
                        .sets = sets,
                        .fp8 = c->fp8,
+                       .fp8_rows = c->fp8_rows,
                        .joins = c->mla.kv_b_parts,
                        .ntensors = family_tensor_count(f, c, index)};
     for (size_t set = 0; set < sets; set++) {
@@ -241,7 +242,8 @@ void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *gro
         if (is_joined(u, t) && !is_trained(u, t))
             u->joined[t] = slab_floats(slab, def->rows, def->cols);
         if (u->fp8 && def->linear)
-            u->scale[t] = slab_floats(slab, blocks(def->rows), blocks(def->cols));
+            u->scale[t] = u->fp8_rows ? slab_floats(slab, def->rows, 1)
+                                      : slab_floats(slab, blocks(def->rows), blocks(def->cols));
     }
 }
 
@@ -258,11 +260,33 @@ static void complain(char *complaints, size_t size, const char *text)
     snprintf(complaints + len, size - len, "%s%s", len ? "; " : "", text);
 }
 
+/* Of an FP8 matrix as compressed-tensors has it: one for each row, or for all. */
+static void bind_row_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
+{
+    char name[STORED_NAME];
+    const size_t rows = u->defs[i].rows;
+    snprintf(name, sizeof name, "%s_scale", u->defs[i].name);
+    const struct st_tensor *t = st_find(st, name);
+    if (!t || t->dtype >= DTYPE_F8_E4M3 || (t->elements != rows && t->elements != 1)) {
+        snprintf(why, size, "%s is missing, or is no scale for each of %zu rows", name, rows);
+        return;
+    }
+    dtype_to_f32(u->scale[i], t->data, t->dtype, t->elements);
+    for (size_t r = 1; r < rows && t->elements == 1; r++)
+        u->scale[i][r] = u->scale[i][0];
+}
+
 /* The scales of an FP8 matrix lie beside it. */
 static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
 {
     char name[TENSOR_NAME];
+    if (u->fp8_rows) {
+        bind_row_scales(u, i, st, why, size);
+        return;
+    }
     snprintf(name, sizeof name, "%s_scale_inv", u->defs[i].name);
+    if (!st_find(st, name))
+        snprintf(name, sizeof name, "%s_scale", u->defs[i].name);
     struct tensor_def def = {.rows = blocks(u->defs[i].rows), .cols = blocks(u->defs[i].cols)};
     memcpy(def.name, name, sizeof def.name);
     struct stored s;
@@ -368,6 +392,7 @@ static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, s
         stored_to_f32(&s, def, param_of(u, i)->w);
     } else {
         u->block.weights.lin[i].w = own_rows(u, i, stored_mat(&s, def, &u->quant[i], u->scale[i]));
+        u->block.weights.lin[i].w.scale_rows = u->fp8_rows && s.t->dtype == DTYPE_F8_E4M3;
         if (!def->cold && !u->later) /* in the order of the layers, while the rest is set up */
             read_ahead(u, i, st, &s);
     }
@@ -475,6 +500,10 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
         const struct tensor_def *def = &u->defs[i], whole = unit_whole(u, i);
         if (!weight_bits && c->mixed && forms) {
             bytes += is_joined(u, i) ? 0 : quant_form_bytes(forms, &whole) * def->rows / whole.rows;
+            continue;
+        }
+        if (!weight_bits && c->compressed && def->cols) {
+            bytes += quant_form_compressed(forms, def, c);
             continue;
         }
         struct quant_form form = quant_form_of(forms, def, c);

@@ -54,7 +54,8 @@ struct unit {
     size_t index, ntensors, nparams, /* of the adapter chosen, */
         most,                        /* and of the one that has most here */
         sets;                        /* adapters on the same weights, 1 where there is one or none */
-    bool fp8;                        /* linears may be stored as F8_E4M3 */
+    bool fp8;                        /* linears may be stored as F8_E4M3, */
+    bool fp8_rows;                   /* with a scale for each row */
     bool joins;                      /* kv_b_proj is stored in two parts */
     bool later;        /* what is bound is only read where there is no quantized form of it: requant.c */
     struct st *made;   /* owned: the file with that form, or NULL */

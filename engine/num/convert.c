@@ -5,6 +5,7 @@
 #include "num/convert.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "num/bits.h"
 
@@ -17,6 +18,7 @@ enum {
     DOWN = 16,    /* of one stored by columns: most of a cache line, also where every other row is its own */
     STEP = 2,     /* the largest that is read together */
     GROUP_MOST = 256, /* columns of any group */
+    SIGNED = 1024,    /* bytes of another sign at once, whole groups */
 };
 
 static size_t stored_row(const struct mat *w, size_t row)
@@ -54,12 +56,62 @@ const uint8_t *convert_words(struct mat w, size_t row)
     return (const uint8_t *)w.data + row * mat_step(&w) * convert_row_bytes(w);
 }
 
-void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
+/* Each scale is that of `each` groups. */
+static void repeat_scales(const struct kernels *k, float *scale, const struct quant *q, size_t row_scales,
+                          size_t first, size_t n)
+{
+    const size_t each = q->centre.wide / q->group, size = dtype_size(q->side);
+    for (size_t g = 0, now; g < n; g += now) {
+        now = each - (first + g) % each;
+        now = n - g < now ? n - g : now;
+        k->to_f32[q->side](scale + g, (const char *)q->scale + (row_scales + (first + g) / each) * size, 1);
+        for (size_t i = 1; i < now; i++)
+            scale[g + i] = scale[g];
+    }
+}
+
+/* Which number stands for 0. */
+static float zero_of(const struct quant *q, size_t scales, size_t row, size_t at)
+{
+    const size_t per_word = QUANT_WORD / q->bits, of = q->centre.first + row;
+    uint32_t word;
+    memcpy(&word, (const char *)q->centre.zero + (of / per_word * scales + at) * sizeof word, sizeof word);
+    return (float)(word >> of % per_word * q->bits & ((1u << q->bits) - 1));
+}
+
+static void centred_sides(const struct kernels *k, float *scale, float *bias, struct mat w, size_t row,
+                          size_t first, size_t n)
+{
+    const struct quant *q = w.quant;
+    const size_t scales = quant_scales(q, w.cols), each = q->centre.wide / q->group;
+    const float middle = (float)(1u << (q->bits - 1));
+    if (each == 1)
+        k->to_f32[q->side](scale, (const char *)q->scale + (row * scales + first) * dtype_size(q->side), n);
+    else
+        repeat_scales(k, scale, q, row * scales, first, n);
+    for (size_t g = 0; g < n && !q->centre.zero; g++)
+        bias[g] = -middle * scale[g];
+    for (size_t g = 0; g < n && q->centre.zero; g++)
+        bias[g] = -zero_of(q, scales, row, (first + g) / each) * scale[g];
+}
+
+void convert_sides(const struct kernels *k, float *scale, float *bias, struct mat w, size_t row, size_t first,
                    size_t n)
 {
-    const size_t size = dtype_size(q->side);
-    k->to_f32[q->side](scale, (const char *)q->scale + first * size, n);
-    k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
+    const struct quant *q = w.quant;
+    if (q->kind == QUANT_CENTRED) {
+        centred_sides(k, scale, bias, w, row, first, n);
+        return;
+    }
+    const size_t at = (row * mat_step(&w) * quant_groups(q->group, w.cols) + first) * dtype_size(q->side);
+    k->to_f32[q->side](scale, (const char *)q->scale + at, n);
+    k->to_f32[q->side](bias, (const char *)q->bias + at, n);
+}
+
+void convert_signed(uint8_t *dst, const uint8_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = src[i] ^ 128;
 }
 
 /* col begins a group: those of panels do. */
@@ -82,12 +134,16 @@ static void convert_quant(const struct kernels *k, float *dst, struct mat w, siz
 {
     const struct quant *q = w.quant;
     float scale[SIDES], bias[SIDES];
-    const size_t group = q->group, first = row * mat_step(&w) * quant_groups(group, w.cols) + col / group;
-    const uint8_t *from = convert_words(w, row) + col * q->bits / 8;
+    uint8_t own[SIGNED];
+    const bool is_signed = q->kind == QUANT_CENTRED && q->centre.is_signed;
+    const size_t group = q->group, most = is_signed ? SIGNED : SIDES * group;
     for (size_t i = 0, now; i < n; i += now) {
-        now = n - i < SIDES * group ? n - i : SIDES * group;
-        convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
-        k->quant_to_f32[q->bits](dst + i, from + i * q->bits / 8, scale, bias, group, now);
+        now = n - i < most ? n - i : most;
+        const uint8_t *from = convert_words(w, row) + (col + i) * q->bits / 8;
+        if (is_signed)
+            convert_signed(own, from, now);
+        convert_sides(k, scale, bias, w, row, (col + i) / group, quant_groups(group, now));
+        k->quant_to_f32[q->bits](dst + i, is_signed ? own : from, scale, bias, group, now);
     }
 }
 
@@ -206,6 +262,10 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
     k->to_f32[w.dtype](dst, convert_element(w, row, col), n);
     if (w.dtype != DTYPE_F8_E4M3)
         return;
+    if (w.scale_rows) {
+        k->scale(dst, w.scale[row], n);
+        return;
+    }
     const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
     for (size_t i = 0, now; i < n; i += now) {
         const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;

@@ -14,9 +14,11 @@ const char *convert_element(struct mat w, size_t row, size_t col);
 const uint8_t *convert_words(struct mat w, size_t row);
 size_t convert_row_bytes(struct mat w);
 
-/* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
-void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
+/* Scales and biases of n groups of a row from the `first` on. */
+void convert_sides(const struct kernels *k, float *scale, float *bias, struct mat w, size_t row, size_t first,
                    size_t n);
+/* n bytes of numbers that are stored signed, as kernels take them. */
+void convert_signed(uint8_t *dst, const uint8_t *src, size_t n);
 
 /* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. Of
  * quantized rows col begins a group. */

@@ -95,8 +95,9 @@ struct mat gemm_cut(struct mat w, size_t first, size_t rows, struct quant *room)
     const size_t at = first * mat_step(&w);
     if (w.quant) {
         const size_t side = w.quant->kind == QUANT_MXFP4 ? 1 : dtype_size(w.quant->side),
-                     before = at * quant_groups(w.quant->group, w.cols) * side;
+                     before = at * quant_scales(w.quant, w.cols) * side;
         *room = *w.quant;
+        room->centre.first += at;
         room->scale = (const char *)room->scale + before;
         room->bias = room->bias ? (const char *)room->bias + before : NULL;
         w.quant = room;

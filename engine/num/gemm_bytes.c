@@ -41,17 +41,20 @@ static void bytes_pack(const struct num *num, const struct bytes_block *m, struc
                        size_t col, size_t cols)
 {
     const struct int_kernels *k = num_integers(num);
-    const size_t all = quant_groups(w.quant->group, w.cols), row_bytes = convert_row_bytes(w);
+    const size_t row_bytes = convert_row_bytes(w);
     const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
     for (size_t r = 0; r < s.rows; r += tall) {
         const size_t rows = s.rows - r < tall ? s.rows - r : tall;
         float *scale = m->panel.scale + r * n, *bias = m->panel.bias + r * n;
-        k->pack(m->panel.w + r * int_cols(cols) / 4, convert_words(w, s.row + r), row_bytes, rows, w.cols,
-                col, int_cols(cols), w.quant->bits);
+        uint32_t *words = m->panel.w + r * int_cols(cols) / 4;
+        k->pack(words, convert_words(w, s.row + r), row_bytes, rows, w.cols, col, int_cols(cols),
+                w.quant->bits);
+        if (w.quant->kind == QUANT_CENTRED && w.quant->centre.is_signed) /* x is 0 beyond the row */
+            convert_signed((uint8_t *)words, (const uint8_t *)words, tall * int_cols(cols));
         memset(scale, 0, tall * n * sizeof *scale);
         memset(bias, 0, tall * n * sizeof *bias);
         for (size_t i = 0; i < rows; i++) {
-            convert_sides(num_kernels(num), m->scale, m->bias, w.quant, (s.row + r + i) * all + first, n);
+            convert_sides(num_kernels(num), m->scale, m->bias, w, s.row + r + i, first, n);
             for (size_t g = 0; g < n; g++) {
                 scale[g * tall + i] = m->scale[g];
                 bias[g * tall + i] = m->bias[g];

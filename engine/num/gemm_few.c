@@ -62,6 +62,25 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
     }
 }
 
+/* The same where each row has a scale: y gets it. */
+static void row_scaled_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
+{
+    const struct mat w = p->w;
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t fit = lane.floats / s.rows;
+    for (size_t from = 0, now; from < p->n; from += now) {
+        now = min_size(p->n - from, fit);
+        num_kernels(num)->dots[w.dtype](lane.data, s.rows, p->x + from * w.cols, w.cols, now,
+                                        convert_element(w, s.row, 0), w.cols, s.rows, w.cols, false);
+        for (size_t i = 0; i < now * s.rows; i++) {
+            const size_t r = s.row + i % s.rows;
+            float *y = p->y + (from + i / s.rows) * w.rows + r;
+            const float by = lane.data[i] * w.scale[r];
+            *y = p->accumulate ? *y + by : by;
+        }
+    }
+}
+
 /* Rows of x, `ld` floats apart. */
 struct x_rows {
     const float *x;
@@ -128,7 +147,10 @@ static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row
     }
     for (size_t r = s.row, end = s.row + s.rows, rows; r < end; r += rows) {
         rows = min_size(end - r, MAT_BLOCK - r % MAT_BLOCK);
-        scaled_dots(num, p->y, p->x, w, p->n, r, rows, p->accumulate);
+        if (w.scale_rows)
+            row_scaled_dots(num, p, (struct row_span){r, rows});
+        else
+            scaled_dots(num, p->y, p->x, w, p->n, r, rows, p->accumulate);
     }
 }
 
@@ -154,8 +176,68 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
     for (size_t k = 0; k < streams; k++, first += apart)
         for (size_t at = first * size; at < (first + n) * size; at += CACHE_LINE) {
             __builtin_prefetch((const char *)q->scale + at);
-            __builtin_prefetch((const char *)q->bias + at);
+            if (q->bias)
+                __builtin_prefetch((const char *)q->bias + at);
         }
+}
+
+/* --- what is stored around a zero: scales and biases are made as a row is read --- */
+
+/* In a thread's lane, of each stream: its groups' scales and biases, and its numbers if they are
+ * signed. */
+struct centred_room {
+    float *scale, *bias; /* [streams, groups] */
+    uint8_t *words;      /* [streams, bytes of a row], or NULL: as they are stored */
+    size_t groups, row_bytes;
+};
+
+static size_t centred_floats(const struct mat *w)
+{
+    return INT_ROWS * (2 * quant_groups(w->quant->group, w->cols) +
+                       (w->quant->centre.is_signed ? convert_row_bytes(*w) / sizeof(float) : 0));
+}
+
+static struct centred_room centred_room(const struct num *num, struct mat w)
+{
+    const size_t groups = quant_groups(w.quant->group, w.cols);
+    float *at = num_lane(num, omp_get_thread_num()).data;
+    struct centred_room r = {at, at + INT_ROWS * groups, NULL, groups, convert_row_bytes(w)};
+    if (w.quant->centre.is_signed)
+        r.words = (uint8_t *)(r.bias + INT_ROWS * groups);
+    return r;
+}
+
+/* Row `row` and those `apart` from it, as d's kernel takes them. */
+static void centred_rows(const struct num *num, struct int_dots *d, const struct centred_room *room,
+                         struct mat w, size_t row)
+{
+    for (size_t k = 0; k < d->rows; k++) {
+        const size_t own = row + k * d->apart;
+        convert_sides(num_kernels(num), room->scale + k * room->groups, room->bias + k * room->groups, w, own,
+                      0, room->groups);
+        if (!room->words)
+            continue;
+        convert_fetch(w, own + AHEAD, 0, w.cols);
+        convert_signed(room->words + k * room->row_bytes, convert_words(w, own), room->row_bytes);
+    }
+    d->scale = room->scale;
+    d->bias = room->bias;
+    d->side = DTYPE_F32;
+    d->side_apart = room->groups * sizeof(float);
+    d->w = room->words ? room->words : convert_words(w, row);
+    d->w_apart = room->words ? room->row_bytes : d->apart * room->row_bytes;
+}
+
+static void centred_streams(const struct num *num, struct int_dots *d, struct mat w, struct row_span s)
+{
+    const struct centred_room room = centred_room(num, w);
+    const size_t scales = quant_scales(w.quant, w.cols);
+    for (size_t r = 0; r < s.rows; r++, d->y++) {
+        if (s.row + r + AHEAD < w.rows)
+            fetch_sides(w.quant, (s.row + r + AHEAD) * scales, scales, d->rows, d->apart * scales);
+        centred_rows(num, d, &room, w, s.row + r);
+        num_integers(num)->dots(d);
+    }
 }
 
 /* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows
@@ -178,13 +260,17 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
                          .w = convert_words(w, s.row),
                          .w_apart = apart * row_bytes,
                          .scale = (const char *)q->scale + s.row * side_bytes,
-                         .bias = (const char *)q->bias + s.row * side_bytes,
+                         .bias = q->bias ? (const char *)q->bias + s.row * side_bytes : NULL,
                          .side_apart = apart * side_bytes,
                          .side = q->side,
                          .cols = w.cols,
                          .group = q->group,
                          .bits = q->bits,
                          .accumulate = p->accumulate};
+    if (q->kind == QUANT_CENTRED) {
+        centred_streams(num, &d, w, s);
+        return;
+    }
     for (size_t r = 0; r < s.rows; r++) {
         if (s.row + r + AHEAD < w.rows)
             fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
@@ -315,11 +401,13 @@ static size_t take_apart(struct gemm_xwt ret[2], const struct gemm_xwt *p)
 
 static bool one_applies(const struct num *num, const struct gemm_xwt *p)
 {
-    const bool has_room = p->w.cols <= num_lane(num, 0).floats;
+    const size_t lane = num_lane(num, 0).floats;
+    const bool is_centred = p->w.quant && p->w.quant->kind == QUANT_CENTRED;
+    const bool has_room = p->w.cols <= lane && (!is_centred || centred_floats(&p->w) <= lane);
     if (!p->n || !p->w.rows || !p->w.cols)
         return false;
     if (int_applies(p->w))
-        return int_is_few(num, p->w, p->n) && (has_room || !p->w.col_heads.width);
+        return int_is_few(num, p->w, p->n) && (has_room || (!p->w.col_heads.width && !is_centred));
     return (p->n <= FEW_ROWS || num_is_invariant(num)) && has_room;
 }
 

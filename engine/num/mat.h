@@ -74,7 +74,8 @@ struct mat {
     enum dtype dtype;
     size_t rows, cols;
     const float *scale; /* F8_E4M3 only: factor of each block of MAT_BLOCK × MAT_BLOCK, row after row, also of
-                                  the partial blocks at the edges */
+                                  the partial blocks at the edges; */
+    bool scale_rows;    /* or one of each row */
     const struct quant
         *quant; /* borrowed; NULL: elements of `dtype`. Else data are packed words, and dtype is not asked */
     enum block_type block; /* data are rows of such blocks, and dtype is not asked */

@@ -5,7 +5,7 @@
  * in, so that there is one reader for both: the q of a row lie in 32-bit words, little-endian, the
  * first in the lowest bits. Beside it MLX's "mxfp4": words as those of 4 bits, each q an E2M1. A
  * group's scale is a power of two, E8M0, without a bias (OCP Microscaling Formats v1.0, section
- * 5). */
+ * 5). And what compressed-tensors has of whole numbers: w = (q − zero) · scale. */
 #ifndef NUM_QUANT_H
 #define NUM_QUANT_H
 
@@ -22,13 +22,25 @@ enum {
     QUANT_FP4_GROUP = 32,
 };
 
-enum quant_kind { QUANT_AFFINE, QUANT_MXFP4 };
+enum quant_kind { QUANT_AFFINE, QUANT_MXFP4, QUANT_CENTRED };
+
+/* What QUANT_CENTRED has of its own: 4 or 8 bits, and a scale for `wide` columns, which are one
+ * group, whole groups, or the whole row. */
+struct quant_centre {
+    size_t wide;
+    /* Zeros in words as a row's numbers are, but down a column: [rows · bits / 32, scales of a
+     * row], borrowed. NULL: all are 2^(bits − 1). */
+    const void *zero;
+    size_t first;   /* which row of the zeros the first one of the matrix has */
+    bool is_signed; /* 8 bits in two's complement, of which 2^(bits − 1) is already taken */
+};
 
 struct quant {
-    const void *scale, *bias; /* [rows, quant_groups] each, borrowed; MXFP4 has no bias */
+    const void *scale, *bias; /* [rows, quant_groups] each, borrowed; AFFINE alone has a bias */
     enum dtype side;          /* their type: F32, F16 or BF16; of MXFP4 not asked: bytes */
     size_t bits, group;
     enum quant_kind kind;
+    struct quant_centre centre;
 };
 
 /* Are bits 2, 3, 4, 5, 6 or 8, and group 32, 64 or 128? */
@@ -45,13 +57,23 @@ static inline bool quant_is_fp4(const struct quant *q, size_t cols)
 /* Products with few rows are made of whole numbers. Otherwise weights become f32 first. */
 static inline bool quant_is_whole(const struct quant *q)
 {
-    return q && q->kind == QUANT_AFFINE && (q->bits == 4 || q->bits == 8);
+    return q && q->kind != QUANT_MXFP4 && (q->bits == 4 || q->bits == 8);
 }
 /* Of a row. */
 size_t quant_words(size_t bits, size_t cols);
 static inline size_t quant_groups(size_t group, size_t cols)
 {
     return (cols + group - 1) / group;
+}
+/* Scales of a row. */
+static inline size_t quant_scales(const struct quant *q, size_t cols)
+{
+    return quant_groups(q->kind == QUANT_CENTRED ? q->centre.wide : q->group, cols);
+}
+/* The group that products take where so many columns (0: a whole row) share a scale; 0: none. */
+static inline size_t quant_centred_group(size_t wide)
+{
+    return wide == 32 || wide == 64 ? wide : wide % 128 == 0 ? 128 : 0;
 }
 
 /* Quantizes a row in groups, as quant_is_possible says: words [quant_words], scale and bias

@@ -90,8 +90,8 @@ static const struct shape shapes[] = {
      "\"tie_word_embeddings\": true"},
 };
 
-/* Layers of Llama 3.1 8B, Phi-3 mini, Gemma 3 4B, OLMo 3 7B, GLM-4.5 Air, Qwen3-Next 80B and
- * gpt-oss 20B. */
+/* Layers of Llama 3.1 8B, Phi-3 mini, Gemma 3 4B, OLMo 3 7B, GLM-4.5 Air, Qwen3-Next 80B, gpt-oss
+ * 20B and Kimi-K2-Thinking. */
 #define REAL(family, layers, dim, ffn)                                                                       \
     "\"model_type\": \"" family "\", \"num_hidden_layers\": " layers ", \"hidden_size\": " dim               \
     ", \"intermediate_size\": " ffn ", \"vocab_size\": 32000, \"tie_word_embeddings\": false, "
@@ -124,6 +124,20 @@ static const struct shape real_shapes[] = {
                       "\"moe_intermediate_size\": 512, \"shared_expert_intermediate_size\": 512"},
     {"real_gpt_oss",
      REAL("gpt_oss", "4", "2880", "2880") GPT_OSS ", \"quantization_config\": {\"quant_method\": \"mxfp4\"}"},
+    {"real_kimi_k2",
+     REAL("kimi_k2", "2", "7168", "18432") "\"num_attention_heads\": 64, \"num_key_value_heads\": 64, "
+                                           "\"kv_lora_rank\": 512, \"q_lora_rank\": 1536, "
+                                           "\"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, "
+                                           "\"v_head_dim\": 128, \"n_routed_experts\": 24, "
+                                           "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 2048, "
+                                           "\"n_shared_experts\": 1, \"first_k_dense_replace\": 0, "
+                                           "\"norm_topk_prob\": true, \"routed_scaling_factor\": 2.827, "
+                                           "\"num_nextn_predict_layers\": 0, \"quantization_config\": "
+                                           "{\"quant_method\": \"compressed-tensors\", \"format\": "
+                                           "\"pack-quantized\", \"config_groups\": {\"group_0\": "
+                                           "{\"targets\": [\"re:.*[.]experts[.].*\"], \"weights\": "
+                                           "{\"num_bits\": 4, \"type\": \"int\", \"symmetric\": true, "
+                                           "\"strategy\": \"group\", \"group_size\": 32}}}}"},
     {"real_gpt_oss_turned", REAL("gpt_oss", "2", "2880", "2880") GPT_OSS},
 };
 
@@ -163,7 +177,7 @@ struct listing {
 /* An index counts only where there is no model.safetensors. */
 static const char *file_of(const struct config *c)
 {
-    return strcmp(c->family, "gpt_oss") ? "model.safetensors" : "others.safetensors";
+    return strcmp(c->family, "gpt_oss") && !c->compressed ? "model.safetensors" : "others.safetensors";
 }
 
 /* Of gpt-oss, whose experts lie in one tensor for a layer. */
@@ -172,11 +186,17 @@ static bool is_woven(const struct tensor_def *def)
     return def->weave == WEAVE_TURNS;
 }
 
+/* Of Kimi-K2 as it is released, the experts. */
+static bool is_packed(const struct config *c, const struct tensor_def *def)
+{
+    return c->compressed && def->cold && def->linear;
+}
+
 static int list_one(void *arg, const struct tensor_def *def)
 {
     struct listing *l = arg;
     struct st_out_tensor *at = &l->at[l->n];
-    if (is_woven(def))
+    if (is_woven(def) || is_packed(l->config, def))
         return 0;
     l->defs[l->n] = *def;
     *at = (struct st_out_tensor){.name = l->defs[l->n].name,
@@ -294,30 +314,97 @@ static void write_head(FILE *f, FILE *index, const struct stack *stacks, size_t 
     free(head);
 }
 
-/* experts.safetensors, and an index that names both files. */
-static void write_woven(const char *dir, const struct listing *l)
+static void write_woven(const char *path, FILE *index, const struct config *c)
 {
-    const struct config *c = l->config;
     struct stack stacks[6];
-    char path[512];
     const size_t n = list_stacks(stacks, c);
     struct rng rng = rng_for(SEED, "experts");
-    snprintf(path, sizeof path, "%s/experts.safetensors", dir);
     FILE *f = fopen(path, "we");
+    if (!f)
+        exit(1);
+    write_head(f, index, stacks, n, c);
+    for (size_t i = 0; i < n * c->layers; i++)
+        write_bytes(f, &stacks[i % n], &rng);
+    if (fclose(f))
+        exit(1);
+}
+
+/* --- packed experts --------------------------------------------------------------------------- */
+
+/* Each expert's matrix: words of any bits, and scales some hundredths large. */
+struct packing {
+    const struct config *config;
+    FILE *head, *data, *index;
+    struct rng rng;
+    size_t at;
+};
+
+static void put_side(struct packing *p, const struct tensor_def *def, const struct stack *s)
+{
+    fprintf(p->head, "%s\"%s%s\": {\"dtype\": \"%s\", \"shape\": [%zu, %zu], \"data_offsets\": [%zu, %zu]}",
+            p->at ? ", " : "{", def->name, s->end, s->dtype, s->shape[0], s->shape[1], p->at,
+            p->at + s->bytes);
+    fprintf(p->index, ", \"%s%s\": \"experts.safetensors\"", def->name, s->end);
+    write_bytes(p->data, s, &p->rng);
+    p->at += s->bytes;
+}
+
+static int pack_one(void *arg, const struct tensor_def *def)
+{
+    struct packing *p = arg;
+    const size_t n = def->rows * def->cols;
+    if (!is_packed(p->config, def))
+        return 0;
+    put_side(p, def, &(struct stack){"_packed", "I32", {def->rows, def->cols / 8}, n / 2});
+    put_side(p, def, &(struct stack){"_scale", "BF16", {def->rows, def->cols / GROUP}, n / GROUP * 2});
+    return 0;
+}
+
+static void write_packed(struct packing *p, const char *path)
+{
+    char *head, *data;
+    size_t size, bytes;
+    p->head = open_memstream(&head, &size);
+    p->data = open_memstream(&data, &bytes);
+    for (size_t u = 1; u <= p->config->layers; u++)
+        family_tensors(family_find(p->config->family), p->config, u, pack_one, p);
+    fputc('}', p->head);
+    while (ftell(p->head) % 64 != 56) /* so that data begin on a cache line */
+        fputc(' ', p->head);
+    FILE *f = fopen(path, "we");
+    if (fclose(p->head) | fclose(p->data) || !f)
+        exit(1);
+    const uint64_t length = size;
+    fwrite(&length, sizeof length, 1, f);
+    fwrite(head, 1, size, f);
+    fwrite(data, 1, bytes, f);
+    if (fclose(f))
+        exit(1);
+    free(head);
+    free(data);
+}
+
+/* experts.safetensors, and an index that names both files. */
+static void write_experts(const char *dir, const struct listing *l)
+{
+    const struct config *c = l->config;
+    char path[512];
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
     FILE *index = fopen(path, "we");
-    if (!f || !index) {
+    if (!index) {
         fprintf(stderr, "bench_model: %s cannot be written: %s\n", path, strerror(errno));
         exit(1);
     }
     fputs("{\"metadata\": {}, \"weight_map\": {", index);
     for (size_t i = 0; i < l->n; i++)
         fprintf(index, "%s\"%s\": \"%s\"", i ? ", " : "", l->at[i].name, file_of(c));
-    write_head(f, index, stacks, n, c);
-    for (size_t i = 0; i < n * c->layers; i++)
-        write_bytes(f, &stacks[i % n], &rng);
+    snprintf(path, sizeof path, "%s/experts.safetensors", dir);
+    if (c->compressed)
+        write_packed(&(struct packing){.config = c, .index = index, .rng = rng_for(SEED, "experts")}, path);
+    else
+        write_woven(path, index, c);
     fputs("}}\n", index);
-    if (fclose(f) | fclose(index))
+    if (fclose(index))
         exit(1);
 }
 
@@ -359,8 +446,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < list.n; i++)
         write_tensor(w, &list.defs[i], !strcmp(s->name, "110m_late") ? 0.02f : 1);
     bench_must(st_writer_finish(w, &err), &err);
-    if (!strcmp(c.family, "gpt_oss"))
-        write_woven(argv[1], &list);
+    if (strcmp(file_of(&c), "model.safetensors") != 0)
+        write_experts(argv[1], &list);
     free(list.at);
     free(list.defs);
     return 0;

@@ -21,10 +21,12 @@ static inline int bench_bytes_add(void *arg, const struct tensor_def *def)
     struct bench_bytes *b = arg;
     const struct config *c = b->config;
     const double share = def->cold ? (double)c->moe.chosen / (double)c->moe.experts : 1;
-    const bool is_fp4 = def->cold && c->experts_fp4;
+    const bool is_fp4 = def->cold && c->experts_fp4, is_packed = def->cold && def->linear && c->compressed;
     double each = (double)dtype_size(c->dtype);
     if (is_fp4)
         each = 0.5 + 1.0 / QUANT_FP4_GROUP;
+    else if (is_packed)
+        each = (double)c->quant_bits / 8 + 2.0 / (double)c->quant_group;
     else if (b->bits && stored_is_quantizable(def))
         each = (double)b->bits / 8 + 2.0 * 2 / QUANT_GROUP;
     b->sum += share * each * (double)def->rows * (double)def->cols;

@@ -20,8 +20,12 @@ static struct text_parts_setup setup_of(uint8_t how)
 {
     static const char *const formats[] = {"hermes", "llama3", "deepseek"};
     static const char *const stops[] = {"END", "\n\n", "NDx", "aab", "\xc3\xa9"};
-    const bool is_kimi = (how & 131) == 131, in_channels = how & 128 && !is_kimi;
-    const char *calls = is_kimi ? "kimi" : in_channels ? "harmony" : formats[how & 3 ? (how & 3) - 1 : 0];
+    static const char *const others[] = {"kimi", "glm",     "qwen3-coder", "minimax",
+                                         "dsml", "mistral", "phi4",        "olmo3"};
+    const bool is_other = (how & 131) == 131, in_channels = how & 128 && !is_other;
+    const char *calls = is_other      ? others[how >> 2 & 7]
+                        : in_channels ? "harmony"
+                                      : formats[how & 3 ? (how & 3) - 1 : 0];
     return (struct text_parts_setup){
         .format = {.calls = how & 3 ? call_format_named(calls) : NULL,
                    .reasons = how & 4,

@@ -143,7 +143,8 @@ static void check_split(const char *name, const char *dir, const struct config *
         fail_msg("%s: four stages hold %.0f bytes, and one %.0f", name, sum, bytes);
 }
 
-static void check_released(const char *name, const char *dir, double published)
+/* published_bytes: of the files, where they are quantized matrix by matrix; else 0. */
+static void check_released(const char *name, const char *dir, double published, double published_bytes)
 {
     struct config c;
     struct err err;
@@ -161,9 +162,34 @@ static void check_released(const char *name, const char *dir, double published)
     for (size_t u = 0; u < c.layers + 2; u++)
         bytes += (double)units[u];
     assert_true(bytes <= 2 * sum.matrices);
-    if (!c.fp8 && !c.experts_fp4)
+    if (!c.fp8 && !c.experts_fp4 && !c.compressed)
         assert_true(bytes == 2 * sum.matrices);
+    if (published_bytes && !(bytes > 0.99 * published_bytes && bytes < 1.01 * published_bytes))
+        fail_msg("%s has %.4g bytes by its config, and %.4g are published", name, bytes, published_bytes);
     check_split(name, dir, &c, bytes);
+}
+
+/* Of every family that is known there is one. */
+static void no_family_is_left_out(const json_t *all)
+{
+    static const char unknown[] = "{\"model_type\":\"nothing\"}", list[] = "(known: ";
+    struct config c;
+    struct err err;
+    assert_true(config_parse(&c, unknown, sizeof unknown - 1, &err) < 0);
+    char *at = strstr(err.text, list);
+    assert_non_null(at);
+    for (char *rest, *name = strtok_r(at + sizeof list - 1, ", )", &rest); name;
+         name = strtok_r(NULL, ", )", &rest)) {
+        bool is_there = false;
+        const json_t *one;
+        size_t i;
+        json_array_foreach (all, i, one) {
+            const json_t *type = json_object_get(json_object_get(one, "config"), "model_type");
+            is_there |= !strcmp(json_string_value(type), name);
+        }
+        if (!is_there)
+            fail_msg("no released model of %s is listed", name);
+    }
 }
 
 static void released_models_have_their_size(void **state)
@@ -179,10 +205,12 @@ static void released_models_have_their_size(void **state)
         write_file(dir.path, "config.json", json);
         free(json);
         check_released(json_string_value(json_object_get(one, "name")), dir.path,
-                       json_number_value(json_object_get(one, "parameters")));
+                       json_number_value(json_object_get(one, "parameters")),
+                       json_number_value(json_object_get(one, "bytes")));
         temp_dir_free(&dir);
     }
     assert_in_range(json_array_size(all), 20, 100);
+    no_family_is_left_out(all);
     json_decref(all);
 }
 

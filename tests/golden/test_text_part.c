@@ -270,6 +270,24 @@ static void text_of_qwen3_vl_is_qwen3(void **state)
     json_decref(root);
 }
 
+/* Kimi-K2.5: also where it is called by its own family's other name. */
+static void text_of_kimi_k25_is_kimi_k2(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"kimi_k2", "deepseek_v3"};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *root =
+                   json_pack("{s:s s:{s:s s:{s:s}}}", "model_type", "kimi_k25", "text_config", "model_type",
+                             types[i], "quantization_config", "quant_method", "compressed-tensors"),
+               *text = text_part_config(root, NULL);
+        assert_string_equal(json_string_value(json_object_get(text, "model_type")), "kimi_k2");
+        assert_non_null(json_object_get(text, "quantization_config"));
+        json_decref(text);
+        json_decref(root);
+    }
+    assert_true(text_part_is_other("mm_projector.linear_1.weight"));
+}
+
 /* What stands outside of the text part's config, also names of layers in it. */
 static void keys_outside_count(void **state)
 {
@@ -297,6 +315,7 @@ int main(void)
         cmocka_unit_test(other_models_have_no_such_parts),
         cmocka_unit_test(keys_outside_count),
         cmocka_unit_test(text_of_qwen3_vl_is_qwen3),
+        cmocka_unit_test(text_of_kimi_k25_is_kimi_k2),
         cmocka_unit_test(stacked_experts_are_those_of_each_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

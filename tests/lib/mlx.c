@@ -13,63 +13,17 @@
 #include "file/st.h"
 #include "model/family.h"
 #include "tests/lib/near.h"
+#include "tests/lib/tensor_file.h"
 
 enum { NAME = 128 };
-
-/* One file in the making. */
-struct file {
-    FILE *head, *data;
-    char *head_text, *data_text;
-    size_t head_n, data_n;
-};
 
 /* What is under way: each matrix goes to both files. */
 struct conversion {
     const struct config *c;
     struct mlx_how how;
     struct st *from;
-    struct file plain, mlx;
+    struct tensor_file plain, mlx;
 };
-
-static void file_begin(struct file *f)
-{
-    f->head = open_memstream(&f->head_text, &f->head_n);
-    f->data = open_memstream(&f->data_text, &f->data_n);
-    assert_non_null(f->head);
-    assert_non_null(f->data);
-}
-
-static void file_end(struct file *f, const char *dir)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    fputc('}', f->head);
-    assert_int_equal(fclose(f->head) | fclose(f->data), 0);
-    FILE *out = fopen(path, "we");
-    assert_non_null(out);
-    const uint64_t n = f->head_n;
-    fwrite(&n, 1, 8, out);
-    fwrite(f->head_text, 1, n, out);
-    fwrite(f->data_text, 1, f->data_n, out);
-    assert_int_equal(fclose(out), 0);
-    free(f->head_text);
-    free(f->data_text);
-}
-
-/* shape: "2,64" */
-static void announce(struct file *f, const char *name, const char *dtype, const char *shape, size_t bytes)
-{
-    const long at = ftell(f->data);
-    fprintf(f->head, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%ld,%zu]}", at ? "," : "{",
-            name, dtype, shape, at, (size_t)at + bytes);
-}
-
-static void put(struct file *f, const char *name, const char *dtype, const char *shape, const void *data,
-                size_t bytes)
-{
-    announce(f, name, dtype, shape, bytes);
-    assert_int_equal(fwrite(data, 1, bytes, f->data), bytes);
-}
 
 /* --- one matrix ------------------------------------------------------------------------------- */
 
@@ -213,15 +167,15 @@ static void put_packed(struct conversion *v, const struct tensor_def *def, float
         pack(&p, w, n * def->rows, def->cols, bits, group, v->how.half);
     snprintf(shape, sizeof shape, "%s%zu,%zu", lead, def->rows, def->cols * bits / 32);
     mlx_name(name, def->name, "weight");
-    put(&v->mlx, name, "U32", shape, p.words, p.bytes);
+    tensor_file_put(&v->mlx, name, "U32", shape, p.words, p.bytes);
     snprintf(shape, sizeof shape, "%s%zu,%zu", lead, def->rows, def->cols / group);
     mlx_name(name, def->name, "scales");
     if (v->how.fp4) {
-        put(&v->mlx, name, "U8", shape, p.power, p.groups);
+        tensor_file_put(&v->mlx, name, "U8", shape, p.power, p.groups);
     } else {
-        put(&v->mlx, name, side, shape, p.scale, p.groups * 2);
+        tensor_file_put(&v->mlx, name, side, shape, p.scale, p.groups * 2);
         mlx_name(name, def->name, "biases");
-        put(&v->mlx, name, side, shape, p.bias, p.groups * 2);
+        tensor_file_put(&v->mlx, name, side, shape, p.bias, p.groups * 2);
     }
     packed_done(&p);
 }
@@ -232,7 +186,7 @@ static void put_plain(struct conversion *v, const struct tensor_def *def, float 
     char name[NAME], shape[64];
     mlx_name(name, def->name, "weight");
     snprintf(shape, sizeof shape, "%zu,%zu,%zu", n, def->rows, def->cols);
-    put(&v->mlx, name, "F32", shape, w, n * def->rows * def->cols * sizeof *w);
+    tensor_file_put(&v->mlx, name, "F32", shape, w, n * def->rows * def->cols * sizeof *w);
 }
 
 static const float *values_of(const struct conversion *v, const char *name)
@@ -259,7 +213,7 @@ static void convert_stack(struct conversion *v, const struct tensor_def *def)
             if (pass == 0)
                 memcpy(w + e * n, values_of(v, name), n * sizeof *w);
             else
-                put(&v->plain, name, "F32", shape, w + e * n, n * sizeof *w);
+                tensor_file_put(&v->plain, name, "F32", shape, w + e * n, n * sizeof *w);
         }
         if (pass == 0)
             (bits_of(v, def) ? put_packed : put_plain)(v, def, w, experts);
@@ -285,8 +239,8 @@ static int convert_one(void *arg, const struct tensor_def *def)
     if (bits_of(v, def))
         put_packed(v, def, w, 1);
     else
-        put(&v->mlx, def->name, "F32", shape, w, n * sizeof *w);
-    put(&v->plain, def->name, "F32", shape, w, n * sizeof *w);
+        tensor_file_put(&v->mlx, def->name, "F32", shape, w, n * sizeof *w);
+    tensor_file_put(&v->plain, def->name, "F32", shape, w, n * sizeof *w);
     free(w);
     return 0;
 }
@@ -298,11 +252,11 @@ void mlx_convert(const char *plain, const char *dir, const struct config *c, str
     struct conversion v = {.c = c, .how = how};
     snprintf(path, sizeof path, "%s/model.safetensors", plain);
     must(st_open_file(&v.from, path, &err), &err);
-    file_begin(&v.plain);
-    file_begin(&v.mlx);
+    tensor_file_begin(&v.plain);
+    tensor_file_begin(&v.mlx);
     for (size_t u = 0; u < c->layers + 2; u++)
         family_tensors(family_find(c->family), c, u, convert_one, &v);
     st_close(v.from);
-    file_end(&v.plain, plain);
-    file_end(&v.mlx, dir);
+    tensor_file_end(&v.plain, plain);
+    tensor_file_end(&v.mlx, dir);
 }

@@ -79,7 +79,7 @@ static inline void pack(struct packed *p, size_t rows, size_t cols, size_t bits,
             p->raw[1 + (i * bits + b) / 8] |= (uint8_t)((q >> b & 1) << (i * bits + b) % 8);
         p->values[i] = (float)((double)q * (double)scale + (double)bias);
     }
-    p->quant = (struct quant){p->sides, p->sides + groups * size, side, bits, group, QUANT_AFFINE};
+    p->quant = (struct quant){p->sides, p->sides + groups * size, side, bits, group, QUANT_AFFINE, {0}};
     p->w = (struct mat){.data = p->raw + 1, .rows = rows, .cols = cols, .quant = &p->quant};
 }
 

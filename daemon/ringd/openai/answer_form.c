@@ -23,10 +23,13 @@ static json_t *arguments_of(const json_t *function)
 
 static json_t *call_in_json(const char *name, json_t *arguments, const struct chat_format *f)
 {
-    const bool is_bare = f->calls->is_bare;
-    const char *key = is_bare ? "parameters" : "arguments";
+    const bool is_bare = f->calls->is_bare, is_list = f->calls->is_list;
+    const char *key = is_bare ? "parameters" : "arguments", *begins = f->calls->begins[0];
     char before[FRAME_MAX] = "", after[FRAME_MAX] = "";
-    if (!is_bare) {
+    if (is_list) {
+        snprintf(before, sizeof before, "%s%s", begins, begins[strlen(begins) - 1] == '[' ? "" : "[");
+        snprintf(after, sizeof after, "]");
+    } else if (!is_bare) {
         snprintf(before, sizeof before, "%s\n", f->calls->begins[0]);
         snprintf(after, sizeof after, "\n%s", f->calls->ends[0]);
     }
@@ -56,12 +59,21 @@ static json_t *call_of_kimi(const char *name, json_t *arguments)
                      MARK_KIMI_CALL_END MARK_KIMI_CALLS_END);
 }
 
+static json_t *call_of_mistral(const char *name, json_t *arguments)
+{
+    char before[FRAME_MAX];
+    snprintf(before, sizeof before, MARK_MISTRAL_CALLS "%s" MARK_MISTRAL_ARGS, name);
+    return json_pack("{s:o s:s s:s}", "schema", arguments, "before", before, "after", "");
+}
+
 /* `arguments` is taken. */
 static json_t *call_of(const char *name, json_t *arguments, const struct chat_format *f)
 {
     switch (f->calls->style) {
     case CALL_DEEPSEEK: return call_of_deepseek(name, arguments, f);
     case CALL_KIMI: return call_of_kimi(name, arguments);
+    case CALL_MISTRAL:
+        return f->calls_are_named ? call_of_mistral(name, arguments) : call_in_json(name, arguments, f);
     default: return call_in_json(name, arguments, f);
     }
 }
@@ -98,12 +110,18 @@ int answer_form_of(json_t **ret, const struct completion_request *q, const struc
         return refusal_set(
             refusal, REFUSAL_UNSUPPORTED, "tool_choice",
             "\"tool_choice\" cannot ask for a call: the chat template of this model shows no form "
-            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek, Kimi-K2, gpt-oss)");
+            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek, Kimi-K2, gpt-oss, GLM, "
+            "MiniMax, Mistral, Granite, Phi-4-mini, OLMo 3)");
     const bool may_call = f->calls && q->tools && q->tool_choice != TOOLS_NONE;
     if (f->in_channels && may_call && (must_call || q->form))
         return refusal_set(refusal, REFUSAL_UNSUPPORTED, must_call ? "tool_choice" : "response_format",
                            "this model says in special tokens that it calls a tool, and no form can hold "
                            "those: ask for a form or give it tools, and leave \"tool_choice\" at \"auto\"");
+    if (may_call && f->calls->closes && (must_call || q->form))
+        return refusal_set(
+            refusal, REFUSAL_UNSUPPORTED, must_call ? "tool_choice" : "response_format",
+            "this model writes arguments in tags or as Python does, and no form holds those: ask "
+            "for a form or give it tools, and leave \"tool_choice\" at \"auto\"");
     if (must_call || q->form == ANSWER_SCHEMA)
         *ret = values_of(q, f, must_call);
     else if (q->form == ANSWER_GRAMMAR)

@@ -145,6 +145,26 @@ static enum call_head_state read_kimi(struct head_cursor *c, char name[CALL_NAME
     return c->state;
 }
 
+/* Older models write a list in JSON, newer ones each call behind a marker of its own. */
+static enum call_head_state read_mistral(struct head_cursor *c, char name[CALL_NAME_MAX + 1])
+{
+    skip_space(c);
+    const enum call_head_state list = look(c, "["), args = look(c, MARK_MISTRAL_ARGS);
+    if (list != CALL_HEAD_NONE && args == CALL_HEAD_NONE) {
+        c->at++;
+        return read_json(c, name);
+    }
+    if (look(c, "{") == CALL_HEAD_FOUND)
+        return read_json(c, name);
+    want_name(c, MARK_MISTRAL_ARGS, name);
+    want_after_space(c, "{");
+    want_plain(c, name);
+    char *id = c->state == CALL_HEAD_FOUND ? strstr(name, MARK_MISTRAL_ID) : NULL;
+    if (id)
+        *id = '\0';
+    return c->state == CALL_HEAD_FOUND && !*name ? CALL_HEAD_NONE : c->state;
+}
+
 enum call_head_state call_head_read(enum call_style style, const char *text, size_t n,
                                     char ret_name[CALL_NAME_MAX + 1])
 {
@@ -154,6 +174,7 @@ enum call_head_state call_head_read(enum call_style style, const char *text, siz
     switch (style) {
     case CALL_DEEPSEEK: return read_deepseek(&c, ret_name);
     case CALL_KIMI: return read_kimi(&c, ret_name);
+    case CALL_MISTRAL: return read_mistral(&c, ret_name);
     default: return read_json(&c, ret_name);
     }
 }

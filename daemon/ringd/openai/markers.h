@@ -18,6 +18,15 @@
 #define MARK_KIMI_CALL_END "<|tool_call_end|>"
 #define MARK_KIMI_SEP "<|tool_call_argument_begin|>"
 
+/* DeepSeek V3.2's; the bars are U+FF5C. */
+#define MARK_DSML_CALLS "<｜DSML｜function_calls>"
+#define MARK_DSML_CALLS_END "</｜DSML｜function_calls>"
+#define MARK_DSML_CALL "<｜DSML｜invoke name="
+#define MARK_DSML_CALL_END "</｜DSML｜invoke>"
+#define MARK_MISTRAL_CALLS "[TOOL_CALLS]"
+#define MARK_MISTRAL_ID "[CALL_ID]"
+#define MARK_MISTRAL_ARGS "[ARGS]"
+
 /* gpt-oss's, of messages. */
 #define MARK_START "<|start|>"
 #define MARK_CHANNEL "<|channel|>"

@@ -6,15 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/openai/call_marked.h"
+
 static const struct call_format *format_of(const struct text_parts *p)
 {
     return p->setup.format.calls;
 }
 
+/* The call as JSON, without the bracket of a list before it; or NULL. */
+static const char *json_of(const struct text_parts *p)
+{
+    const enum call_style style = format_of(p)->style;
+    const char *at = p->raw.data + p->body, *end = p->raw.data + p->raw.len;
+    while (at < end && ((strchr(" \t\r\n", *at) && *at) || (style == CALL_MISTRAL && *at == '[')))
+        at++;
+    return at < end && *at == '{' && (style == CALL_JSON || style == CALL_MISTRAL) ? at : NULL;
+}
+
 /* Brackets that are open around the arguments. */
 static size_t outside(const struct text_parts *p)
 {
-    return format_of(p)->style == CALL_JSON ? 1 : 0;
+    return json_of(p) ? 1 : 0;
 }
 
 static bool is_tool(const struct text_parts *p, const char *name)
@@ -56,7 +68,7 @@ void parts_begin_call(struct text_parts *p, const char *text, size_t n, bool is_
     p->body = is_bare ? 0 : n;
     p->is_bare = is_bare;
     p->span = (struct json_span){.depth = 0};
-    p->state = PARTS_HEAD;
+    p->state = format_of(p)->closes ? PARTS_MARKED : PARTS_HEAD;
 }
 
 /* The head was read: the arguments begin with the last byte of `raw`. */
@@ -75,7 +87,9 @@ static void begin_arguments(struct text_parts *p)
 static void read_whole(struct text_parts *p)
 {
     char *arguments = NULL;
-    if (!call_read_whole(p->raw.data + p->body, p->raw.len - p->body, p->name, &arguments) || !may_call(p)) {
+    const char *call = json_of(p);
+    const size_t n = call ? (size_t)(p->raw.data + p->raw.len - call) : 0;
+    if (!call || !call_read_whole(call, n, p->name, &arguments) || !may_call(p)) {
         parts_hand_back(p, 0);
     } else {
         emit_name(p);
@@ -88,12 +102,12 @@ static void read_whole(struct text_parts *p)
 /* What is no head may be a call in another order, or code; else it is text. */
 static void no_head(struct text_parts *p)
 {
-    const char *body = p->raw.data + p->body, *end = p->raw.data + p->raw.len;
+    const char *body = p->raw.data + p->body, *end = p->raw.data + p->raw.len, *json = json_of(p);
     while (body < end && strchr(" \t\r\n", *body) && *body)
         body++;
-    bool is_json = body < end && *body == '{' && format_of(p)->style == CALL_JSON;
+    bool is_json = json;
     p->span = (struct json_span){.depth = 0};
-    for (const char *c = body; is_json && c < end; c++)
+    for (const char *c = json; is_json && c < end; c++)
         is_json = json_span_push(&p->span, *c) && (p->span.depth || c + 1 == end);
     if (is_json && p->span.depth)
         p->state = PARTS_WHOLE;
@@ -130,7 +144,7 @@ static void end_arguments(struct text_parts *p)
         emit_name(p);
         parts_emit(p, TEXT_PART_ARGUMENTS, text, n);
     }
-    if (format_of(p)->style == CALL_JSON)
+    if (outside(p))
         p->state = PARTS_REST;
     else
         finish_call(p);
@@ -173,6 +187,32 @@ static void step_whole(struct text_parts *p, char c)
         read_whole(p);
 }
 
+/* A call in tags, or several in lines, once the last tag has come. */
+static void step_marked(struct text_parts *p)
+{
+    const struct call_format *f = format_of(p);
+    const size_t closes = strlen(f->closes), n = p->raw.len - p->body;
+    if (n < closes || memcmp(p->raw.data + p->raw.len - closes, f->closes, closes) != 0)
+        return;
+    json_t *calls = call_read_marked(f->style, p->raw.data + p->body, n - closes, p->setup.tools), *call;
+    size_t i;
+    if (!calls) {
+        parts_hand_back(p, 0);
+        return;
+    }
+    json_array_foreach (calls, i, call) {
+        char *arguments = json_dumps(json_object_get(call, "arguments"), JSON_COMPACT);
+        if (arguments && p->calls < p->setup.most_calls) {
+            strcpy(p->name, json_string_value(json_object_get(call, "name")));
+            emit_name(p);
+            parts_emit(p, TEXT_PART_ARGUMENTS, arguments, strlen(arguments));
+        }
+        free(arguments);
+    }
+    json_decref(calls);
+    finish_call(p);
+}
+
 void parts_step_call(struct text_parts *p, char c)
 {
     out_text_add(&p->raw, &c, 1);
@@ -187,6 +227,7 @@ void parts_step_call(struct text_parts *p, char c)
     case PARTS_ARGUMENTS: step_arguments(p, c); break;
     case PARTS_REST: step_rest(p, c); break;
     case PARTS_WHOLE: step_whole(p, c); break;
+    case PARTS_MARKED: step_marked(p); break;
     case PARTS_CODE: break;
     default: step_head(p);
     }

@@ -166,6 +166,11 @@ static void step_plain(struct text_parts *p, char c)
         parts_begin_call(p, &c, 1, true);
         return;
     }
+    if (p->state == PARTS_AFTER_CALL && calls->is_list && c == '{') {
+        parts_begin_call(p, &c, 1, true);
+        p->is_bare = false;
+        return;
+    }
     if (p->state == PARTS_AFTER_CALL && calls->skips && strchr(calls->skips, c) && c)
         return;
     drop_space(p);

@@ -24,7 +24,8 @@ enum parts_state {
     PARTS_HEAD,      /* before its arguments */
     PARTS_ARGUMENTS, /* inside of them */
     PARTS_REST,      /* behind them, before the bracket that closes the call */
-    PARTS_WHOLE,     /* a call that is read once it is whole */
+    PARTS_WHOLE,     /* a call in JSON that is read once it is whole, */
+    PARTS_MARKED,    /* or in tags */
     PARTS_CODE,      /* what follows Llama's marker and is no JSON, to the end of the answer */
 };
 

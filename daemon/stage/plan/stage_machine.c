@@ -157,8 +157,8 @@ static struct mat take_mat(const struct machine *m, const struct weight_form *w,
     if (w->dtype == DTYPE_F8_E4M3)
         mat.scale = m->scale;
     if (w->bits) {
-        *quant = (struct quant){at + bytes,  at + bytes + sides / 2, DTYPE_BF16, w->bits, QUANT_GROUP,
-                                QUANT_AFFINE};
+        *quant = (struct quant){at + bytes,  at + bytes + sides / 2, DTYPE_BF16, w->bits,
+                                QUANT_GROUP, QUANT_AFFINE,           {0}};
         mat.quant = quant;
     }
     return mat;

@@ -7,18 +7,22 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "file/model_file.h"
 #include "file/text_part.h"
+#include "model/quant/quant_targets.h"
 #include "model/stored.h"
+#include "num/sizes.h"
 
 enum { CONFIG_MOST = 16 << 20 };
 
 struct quant_forms {
-    json_t *root;  /* owned: config.json, or NULL */
-    struct st *st; /* owned: the tensors without their data, where they say it; or NULL */
+    json_t *root;                  /* owned: config.json, or NULL */
+    struct st *st;                 /* owned: the tensors without their data, where they say it; or NULL */
+    struct quant_targets *targets; /* owned: of compressed-tensors, or NULL */
 };
 
 static int read_config(struct quant_forms *f, const char *dir, struct err *err)
@@ -40,12 +44,14 @@ static int read_config(struct quant_forms *f, const char *dir, struct err *err)
 int quant_forms_open(struct quant_forms **ret, const char *dir, const struct config *c, struct err *err)
 {
     *ret = NULL;
-    if ((!c->quant_bits && !c->mixed) || !dir)
+    if ((!c->quant_bits && !c->mixed && !c->compressed) || !dir)
         return 0;
     struct quant_forms *f = calloc(1, sizeof *f);
     int r = f ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = c->mixed ? st_open_heads(&f->st, dir, err) : read_config(f, dir, err);
+    if (!r && c->compressed)
+        r = quant_targets_new(&f->targets, json_object_get(f->root, "quantization_config"), err);
     if (r)
         quant_forms_close(f);
     else
@@ -59,6 +65,7 @@ void quant_forms_close(struct quant_forms *forms)
         return;
     json_decref(forms->root);
     st_close(forms->st);
+    quant_targets_free(forms->targets);
     free(forms);
 }
 
@@ -84,6 +91,29 @@ struct quant_form quant_form_of(const struct quant_forms *forms, const struct te
     if (json_is_integer(group))
         form.group = (size_t)json_integer_value(group);
     return form;
+}
+
+static size_t packed_bytes(const struct tensor_def *def, const struct config_packing *p, enum dtype side)
+{
+    const size_t scales = quant_groups(p->wide ? p->wide : def->cols, def->cols);
+    const size_t words = def->rows * quant_words(p->bits, def->cols) * sizeof(uint32_t);
+    if (p->kind == QUANT_MXFP4)
+        return words + def->rows * scales;
+    const size_t zeros = p->has_zeros ? round_up(def->rows * p->bits, QUANT_WORD) / 8 : 0;
+    return words + scales * (def->rows * dtype_size(side) + zeros);
+}
+
+size_t quant_form_compressed(const struct quant_forms *forms, const struct tensor_def *def,
+                             const struct config *c)
+{
+    struct config_packing p;
+    char module[STORED_NAME];
+    const size_t all = def->rows * def->cols;
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(def->name) - strlen(".weight")), def->name);
+    const bool is_linear = def->linear || !strcmp(module, "lm_head");
+    if (!forms || !forms->targets || !quant_targets_find(forms->targets, module, is_linear, &p))
+        return all * dtype_size(c->dtype);
+    return p.bits ? packed_bytes(def, &p, c->dtype) : all * dtype_size(DTYPE_F8_E4M3);
 }
 
 size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which matrices of a model quantized by mlx-lm differ from the rest: config.json names them
- * under "quantization", with bits and groups of their own, or false. Those of a GGUF file all
- * may differ. Only a plan's memory needs it: where there are files, shapes say it. Used by
- * stage_measure, on the planning thread. */
+ * Which matrices of a model quantized by mlx-lm differ from the rest: config.json names them under
+ * "quantization", with bits and groups of their own, or false. compressed-tensors has patterns of
+ * those it has and has not. Those of a GGUF file all may differ. Only a plan's memory needs it:
+ * where there are files, shapes say it. Used by stage_measure, on the planning thread. */
 #ifndef MODEL_QUANT_FORMS_H
 #define MODEL_QUANT_FORMS_H
 
@@ -24,6 +24,11 @@ struct quant_form {
 };
 struct quant_form quant_form_of(const struct quant_forms *forms, const struct tensor_def *def,
                                 const struct config *c);
+
+/* Bytes of a matrix of a model that compressed-tensors quantized (config.compressed), with scales
+ * and zeros where it is of whole numbers. */
+size_t quant_form_compressed(const struct quant_forms *forms, const struct tensor_def *def,
+                             const struct config *c);
 
 /* Bytes of a matrix of a model whose files alone say it (config.mixed). */
 size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def);

@@ -56,7 +56,7 @@ static void check_round_trip(struct num *num, const float *x, size_t cols, size_
     float scale[8], bias[8], back[256];
     assert_true(cols <= 256 && quant_is_possible(bits, in_group, cols));
     assert_int_equal(quant_row(words, scale, bias, x, cols, bits, in_group), 0);
-    const struct quant q = {scale, bias, DTYPE_F32, bits, in_group, QUANT_AFFINE};
+    const struct quant q = {scale, bias, DTYPE_F32, bits, in_group, QUANT_AFFINE, {0}};
     gemm_rows(num, back, (struct mat){.data = words, .rows = 1, .cols = cols, .quant = &q}, 0, 1);
     for (size_t i = 0; i < cols; i++) {
         const float *group = x + i / in_group * in_group;
@@ -236,7 +236,7 @@ static void test_mxfp4(void **state)
         words[i] = (uint8_t)(i % 8 * 2 | (i % 8 * 2 + 1) << 4);
     for (size_t g = 0; g < COLS / GROUP; g++)
         scale[g] = (uint8_t)g;
-    const struct quant q = {scale, NULL, DTYPE_COUNT, 4, GROUP, QUANT_MXFP4};
+    const struct quant q = {scale, NULL, DTYPE_COUNT, 4, GROUP, QUANT_MXFP4, {0}};
     gemm_rows(num, row, (struct mat){.data = words, .rows = 1, .cols = COLS, .quant = &q}, 0, 1);
     for (size_t i = 0; i < COLS; i++) {
         const size_t code = i % 16, exponent = i / GROUP;
@@ -276,7 +276,7 @@ static void test_mxfp4_as_blocks(void **state)
                 blocks[r][g][1 + i % 16] |= (uint8_t)(code << i / 16 * 4);
             }
         }
-    const struct quant q = {scale, NULL, DTYPE_COUNT, 4, GROUP, QUANT_MXFP4};
+    const struct quant q = {scale, NULL, DTYPE_COUNT, 4, GROUP, QUANT_MXFP4, {0}};
     const struct mat w = {.data = words, .rows = ROWS, .cols = COLS, .quant = &q, .step = STEP},
                      b = {.data = blocks, .rows = ROWS, .cols = COLS, .block = BLOCK_MXFP4};
     for (size_t n = 1; n <= N; n += N - 1) {

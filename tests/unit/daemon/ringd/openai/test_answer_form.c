@@ -27,7 +27,11 @@ static const struct {
                  {"llama3", "<|python_tag|>"},
                  {"deepseek", "<｜tool▁calls▁begin｜> ```json"},
                  {"deepseek", "<｜tool▁calls▁begin｜>"},
-                 {"kimi", "<|tool_calls_section_begin|>"}};
+                 {"kimi", "<|tool_calls_section_begin|>"},
+                 {"mistral", "[TOOL_CALLS] [ARGS]"},
+                 {"mistral", "[TOOL_CALLS]"},
+                 {"granite", "<|tool_call|>"},
+                 {"phi4", "<|tool|>"}};
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
 static struct completion_request request_of(const char *fields)
@@ -65,10 +69,15 @@ static const char *text_at(const json_t *form, size_t i, const char *key)
 static void a_call_is_written_as_the_model_writes_calls(void **state)
 {
     static const char *const begins[TEMPLATES] = {
-        "<tool_call>\n", "",
+        "<tool_call>\n",
+        "",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>",
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"};
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>",
+        "[TOOL_CALLS]weather[ARGS]",
+        "[TOOL_CALLS][",
+        "<|tool_call|>[",
+        "functools["};
     (void)state;
     for (size_t i = 0; i < TEMPLATES; i++) {
         json_t *form = form_of(",\"tool_choice\":\"required\"", templates[i].source);
@@ -93,10 +102,12 @@ static void what_comes_is_read_as_that_call(void **state)
                    *at = calls->is_bare ? before : strstr(before, calls->begins[0]);
         char name[CALL_NAME_MAX + 1], text[512];
         assert_non_null(at);
+        const bool in_json =
+            calls->style == CALL_JSON || (calls->style == CALL_MISTRAL && !strstr(before, "[ARGS]"));
         snprintf(text, sizeof text, "%s%s", at + (calls->is_bare ? 0 : strlen(calls->begins[0])),
-                 calls->style != CALL_JSON ? "{"
-                 : calls->is_bare          ? "{ \"name\": \"weather\", \"parameters\": {"
-                                           : "{ \"name\": \"weather\", \"arguments\": {");
+                 !in_json         ? "{"
+                 : calls->is_bare ? "{ \"name\": \"weather\", \"parameters\": {"
+                                  : "{ \"name\": \"weather\", \"arguments\": {");
         assert_int_equal(call_head_read(calls->style, text, strlen(text), name), CALL_HEAD_FOUND);
         assert_string_equal(name, "weather");
         json_decref(form);

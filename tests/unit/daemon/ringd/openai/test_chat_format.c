@@ -47,6 +47,20 @@ static void lines(void **state)
                false);
 }
 
+static void newer_lines(void **state)
+{
+    (void)state;
+    line_shows("{{ '<tool_call>' + f.name }}<arg_key>", "glm", false, false);
+    line_shows("<tool_call>\n<function=' + f.name + '>", "qwen3-coder", false, false);
+    line_shows("{%- set begin = '<minimax:tool_call>' -%}", "minimax", false, false);
+    line_shows("'<｜DSML｜function_calls>'", "dsml", false, false);
+    line_shows("{{ '[TOOL_CALLS][' }}", "mistral", false, false);
+    line_shows("a JSON list behind <|tool_call|>", "granite", false, false);
+    line_shows("'<|tool|>' + m.tools + '<|/tool|>'", "phi4", false, false);
+    line_shows("<function_calls>", "olmo3", false, false);
+    assert_true(chat_format_of("[TOOL_CALLS] [ARGS]", 19).calls_are_named);
+}
+
 static void channels(void **state)
 {
     (void)state;
@@ -63,7 +77,7 @@ static void names(void **state)
     assert_string_equal(call_format_named("hermes")->name, "hermes");
     assert_string_equal(call_format_named("llama3")->name, "llama3");
     assert_string_equal(call_format_named("deepseek")->name, "deepseek");
-    assert_null(call_format_named("mistral"));
+    assert_null(call_format_named("none"));
 }
 
 static bool opens(const char *prompt)
@@ -120,9 +134,8 @@ static void files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines), cmocka_unit_test(channels),
-        cmocka_unit_test(names), cmocka_unit_test(opened_reasoning),
-        cmocka_unit_test(files),
+        cmocka_unit_test(lines), cmocka_unit_test(newer_lines),      cmocka_unit_test(channels),
+        cmocka_unit_test(names), cmocka_unit_test(opened_reasoning), cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

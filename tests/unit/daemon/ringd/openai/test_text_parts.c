@@ -338,6 +338,98 @@ static void kimi_calls(void **state)
 #undef END
 }
 
+static void lists_of_calls(void **state)
+{
+    (void)state;
+    reads(
+        "mistral",
+        "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]",
+        "[f {\"a\": [1]}][g {}]");
+    reads("mistral", "Hi. [TOOL_CALLS] [ {\"arguments\": {}, \"name\": \"f\", \"id\": \"x\"} ]", "Hi.[f {}]");
+    reads("mistral", "[TOOL_CALLS]f[ARGS]{\"a\": \"[\"}[TOOL_CALLS]g[ARGS] {}", "[f {\"a\": \"[\"}][g {}]");
+    reads("mistral", "[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{}", "[f {}]");
+    reads("mistral", "[TOOL_CALLS]{\"name\": \"f\", \"arguments\": {}}", "[f {}]");
+    reads("mistral", "[TOOL_CALLS]no", "[TOOL_CALLS]no");
+    reads("mistral", "[TOOL_CALLS][ARGS]{}", "[TOOL_CALLS][ARGS]{}");
+    reads("mistral", "[TOOL_CALLS][1]", "[TOOL_CALLS][1]");
+    reads("mistral", "[TOOL", "[TOOL");
+    reads("granite",
+          "<|tool_call|>[{\"arguments\": {\"a\": 1}, \"name\": \"f\"}, {\"name\": \"g\", \"arguments\": {}}]",
+          "[f {\"a\":1}][g {}]");
+    reads("phi4", "functools[{\"name\": \"f\", \"arguments\": {}}]", "[f {}]");
+    reads("phi4", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>", "[f {}]");
+    reads("phi4", "the functools module", "the functools module");
+}
+
+static void calls_in_tags(void **state)
+{
+    (void)state;
+    reads("glm",
+          "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x "
+          "y\n</arg_value>\n<arg_key>b</arg_key><arg_value>[1, 2]</arg_value>\n</tool_call>",
+          "[f {\"a\":\"x y\\n\",\"b\":[1,2]}]");
+    reads("glm", "<think>t</think>\n<tool_call>f</tool_call>\n<tool_call>g\n</tool_call>", "{t}[f {}][g {}]");
+    reads("glm", "<tool_call>f\n<arg_key>a</arg_key></tool_call>",
+          "<tool_call>f\n<arg_key>a</arg_key></tool_call>");
+    reads("glm", "<tool_call></tool_call>", "<tool_call></tool_call>");
+    reads("glm", "<tool_call>f\n<arg_key>a", "<tool_call>f\n<arg_key>a");
+    reads("qwen3-coder",
+          "So:\n<tool_call>\n<function=f>\n<parameter=a>\n1 "
+          "<b>\n2\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n</tool_call>",
+          "So:[f {\"a\":\"1 <b>\\n2\",\"n\":7}]");
+    reads("qwen3-coder", "<function=f>\n</function>", "[f {}]");
+    reads("qwen3-coder", "<function=f>x</function>", "<function=f>x</function>");
+    reads("minimax",
+          "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\"> x "
+          "</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+          "[f {\"a\":\" x \"}][g {}]");
+    reads("dsml",
+          "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" "
+          "string=\"true\">12</｜DSML｜parameter>\n"
+          "<｜DSML｜parameter name=\"b\" "
+          "string=\"false\">12</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+          "[f {\"a\":\"12\",\"b\":12}]");
+}
+
+/* A schema says that 12 is a text; what it says nothing of is JSON if it can be. */
+static void tools_say_what_is_text(void **state)
+{
+    (void)state;
+    json_t *tools =
+        json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":"
+                   "\"string\"},\"b\":{\"type\":\"integer\"}}}}}]",
+                   0, NULL);
+    const struct text_parts_setup setup = {.format = {.calls = call_format_named("minimax")}, .tools = tools};
+    check(&setup,
+          "<invoke name=\"f\"><parameter name=\"a\">12</parameter><parameter "
+          "name=\"b\">12</parameter><parameter name=\"c\">true</parameter></invoke>",
+          "[f {\"a\":\"12\",\"b\":12,\"c\":true}]", NULL);
+    check(&setup, "<invoke name=\"f\"><parameter name=\"b\">a few</parameter></invoke>",
+          "[f {\"b\":\"a few\"}]", NULL);
+    json_decref(tools);
+}
+
+static void calls_as_python_writes_them(void **state)
+{
+    (void)state;
+    reads("olmo3",
+          "<function_calls>f(a=\"x\\n(\\\"\", b='y', c=[1, 2.5, {'k': None}], d=True)\ng()</function_calls>",
+          "[f {\"a\":\"x\\n(\\\"\",\"b\":\"y\",\"c\":[1,2.5,{\"k\":null}],\"d\":true}][g {}]");
+    reads("olmo3", "I look.\n<function_calls>\nf( a = -3 , b = false , )\n</function_calls>",
+          "I look.[f {\"a\":-3,\"b\":false}]");
+    static const char *const none[] = {"f(1)",    "f(a=x)",      "f(a=\"x)", "f",   "",
+                                       "f(a=[1)", "f(a={1: 2})", "f() + 1",  "1f()"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        char text[100];
+        snprintf(text, sizeof text, "<function_calls>%s</function_calls>", none[i]);
+        reads("olmo3", text, text);
+    }
+    char deep[300] = "<function_calls>f(a=";
+    memset(deep + strlen(deep), '[', 60);
+    strcat(deep, "</function_calls>");
+    reads("olmo3", deep, deep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +446,10 @@ int main(void)
         cmocka_unit_test(deepseek_calls),
         cmocka_unit_test(messages_in_channels),
         cmocka_unit_test(kimi_calls),
+        cmocka_unit_test(lists_of_calls),
+        cmocka_unit_test(calls_in_tags),
+        cmocka_unit_test(tools_say_what_is_text),
+        cmocka_unit_test(calls_as_python_writes_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Models as vLLM's llm-compressor quantizes them (compressed-tensors), against a plain f64
+ * implementation on the values they stand for: generated with, trained LoRA on, converted, and
+ * planned from their config alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+
+#include "model/write/convert.h"
+#include "model/write/merge.h"
+#include "tests/lib/compressed.h"
+#include "tests/lib/near.h"
+#include "tests/lib/reference.h"
+#include "tests/lib/tiny.h"
+
+#define COMMON(family)                                                                                       \
+    "{\"model_type\":\"" family "\",\"num_hidden_layers\":3,\"vocab_size\":41,\"rms_norm_eps\":1e-5,"        \
+    "\"rope_theta\":100,\"bos_token_id\":1,\"eos_token_id\":2,\"max_position_embeddings\":64,"               \
+    "\"hidden_size\":64,\"intermediate_size\":96,\"num_attention_heads\":4,"
+#define GQA "\"num_key_value_heads\":2,\"head_dim\":16"
+#define LATENT                                                                                               \
+    "\"kv_lora_rank\":32,\"q_lora_rank\":96,\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":4,\"v_head_dim\":8," \
+    "\"n_routed_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":32,\"n_shared_experts\":1,"  \
+    "\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,"                     \
+    "\"num_nextn_predict_layers\":0"
+
+static const char *const families[] = {
+    COMMON("qwen2") GQA,
+    COMMON("qwen3_moe") GQA ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+                            "\"norm_topk_prob\":true",
+    COMMON("kimi_k2") LATENT,
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static const struct compressed_how forms[] = {
+    {.format = "pack-quantized", .bits = 4, .wide = 32, .side = DTYPE_BF16},
+    {.format = "pack-quantized", .bits = 4, .wide = 32, .side = DTYPE_F16, .zeros = true},
+    {.format = "pack-quantized", .bits = 4, .wide = 64, .side = DTYPE_BF16, .left = "(o|down|q_b|kv_b)_proj"},
+    {.format = "pack-quantized", .bits = 8, .wide = 32, .side = DTYPE_F32, .zeros = true},
+    {.format = "pack-quantized", .bits = 8, .side = DTYPE_BF16},
+    {.format = "int-quantized", .bits = 8, .side = DTYPE_BF16},
+    {.format = "int-quantized", .bits = 8, .wide = 32, .side = DTYPE_F32},
+    {.format = "float-quantized", .bits = 8, .side = DTYPE_BF16},
+    {.format = "float-quantized", .bits = 8, .side = DTYPE_BF16, .tensor = true},
+    {.format = "mxfp4-pack-quantized", .bits = 4, .wide = 32, .side = DTYPE_BF16},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+/* One model twice: plain, with the values that the other one stands for. */
+struct pair {
+    struct temp_dir plain, packed;
+    struct config c, q;
+};
+
+static struct config write_config(const char *dir, const char *family, const char *more)
+{
+    struct err err;
+    struct config c;
+    char json[2400];
+    snprintf(json, sizeof json, "%s%s}", family, more);
+    write_file(dir, "config.json", json);
+    must(config_read(&c, dir, &err), &err);
+    return c;
+}
+
+static struct pair pair_make(size_t family, const struct compressed_how *how)
+{
+    struct pair p = {.plain = temp_dir_new(), .packed = temp_dir_new()};
+    char more[1200];
+    p.c = write_config(p.plain.path, families[family], "");
+    model_write(p.plain.path, &p.c);
+    compressed_convert(p.plain.path, p.packed.path, &p.c, *how);
+    compressed_config(more, sizeof more, *how);
+    p.q = write_config(p.packed.path, families[family], more);
+    return p;
+}
+
+static void pair_free(struct pair *p)
+{
+    temp_dir_free(&p->plain);
+    temp_dir_free(&p->packed);
+}
+
+static bool is_whole(const struct compressed_how *how)
+{
+    return strcmp(how->format, "float-quantized") != 0;
+}
+
+/* --- computing -------------------------------------------------------------------------------- */
+
+/* Few rows of x are rounded to 16 bits in every product of whole numbers: of 21 of them, one after
+ * the other, that leaves some 1e-3. */
+static void check_logits(const struct pair *p, const double *want, const char *format)
+{
+    struct tune none = {.end_layer = p->q.layers};
+    struct tiny_batch b;
+    tiny_batch_init(&b, &p->q, 5);
+    for (size_t stages = 1; stages <= 2; stages++) {
+        struct chain chain;
+        struct chain_spec spec =
+            tiny_chain(p->packed.path, &p->q, &none, (struct chain_cut){stages, {stages == 2 ? 1 : 3, 3}});
+        spec.training = false;
+        spec.kv = true;
+        chain_open(&chain, &spec);
+        for (size_t t = 0, n = 14; t < TINY_TOKENS; t += n, n = t < 16 ? 3 : 1) {
+            const float *got = chain_decode(&chain, b.ids + t, n, t);
+            for (size_t i = 0; i < p->q.vocab; i++)
+                if (!(fabs((double)got[i] - want[(t + n - 1) * p->q.vocab + i]) <= 4e-3))
+                    fail_msg("%s %s, position %zu: logit %zu is %.9g, in f64 %.9g", p->q.family, format,
+                             t + n - 1, i, (double)got[i], want[(t + n - 1) * p->q.vocab + i]);
+        }
+        chain_close(&chain);
+    }
+}
+
+/* What a plan counts without a file is what the file has of matrices; scales of FP8 are copied. */
+static void check_measure(const struct pair *p, const struct compressed_how *how)
+{
+    struct err err;
+    struct st *st;
+    struct stage_bytes bytes;
+    struct temp_dir alone = temp_dir_new();
+    char path[512], more[1200];
+    size_t matrices = 0;
+    snprintf(path, sizeof path, "%s/model.safetensors", p->packed.path);
+    must(st_open_file(&st, path, &err), &err);
+    for (size_t i = 0; i < st_count(st); i++) {
+        const struct st_tensor *t = st_at(st, i);
+        if (t->ndim > 1 && (is_whole(how) || !strstr(t->name, "_scale")))
+            matrices += t->bytes;
+    }
+    st_close(st);
+    compressed_config(more, sizeof more, *how);
+    char *json = read_file(p->packed.path, "config.json", &(size_t){0});
+    write_file(alone.path, "config.json", json);
+    free(json);
+    const struct stage_spec spec = {.model_dir = alone.path,
+                                    .config = p->q,
+                                    .tune = {.end_layer = p->q.layers},
+                                    .end_layer = p->q.layers,
+                                    .embed = true,
+                                    .head = true,
+                                    .slots = 1,
+                                    .tokens = 4,
+                                    .seqs = 1,
+                                    .positions = 4};
+    must(stage_measure(&bytes, &spec, &err), &err);
+    assert_int_equal(bytes.mapped, matrices);
+    temp_dir_free(&alone);
+}
+
+static void every_form_is_computed_with(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < FAMILIES; f++)
+        for (size_t i = 0; i < FORMS; i++) {
+            struct pair p = pair_make(f, &forms[i]);
+            struct tiny_batch b;
+            tiny_batch_init(&b, &p.c, 5);
+            double *want = reference_logits(p.plain.path, &p.c, b.ids, TINY_TOKENS);
+            check_logits(&p, want, forms[i].format);
+            check_measure(&p, &forms[i]);
+            free(want);
+            pair_free(&p);
+        }
+}
+
+/* --- training --------------------------------------------------------------------------------- */
+
+/* Two steps of LoRA; the parameters with their moments. */
+static float *train(const char *dir, const struct config *c, struct chain_cut cut, size_t *ret_n,
+                    double *ret_loss)
+{
+    struct err err;
+    struct tune tune = {.kind = TUNE_LORA, .rank = 3, .alpha = 6, .end_layer = c->layers, .seed = 3};
+    must(tune_targets(&tune, family_find(c->family), c, "all-linear", &err), &err);
+    const struct chain_spec spec = tiny_chain(dir, c, &tune, cut);
+    const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
+    struct chain chain;
+    struct tiny_batch b;
+    tiny_batch_init(&b, c, 5);
+    chain_open(&chain, &spec);
+    for (uint64_t step = 1; step <= 2; step++) {
+        *ret_loss = chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
+        chain_backward(&chain, 0);
+        chain_update(&chain, &opt, step);
+    }
+    float *state = chain_pack(&chain, true);
+    *ret_n = chain_elements(&chain, true);
+    chain_close(&chain);
+    return state;
+}
+
+/* Many rows of x meet the numbers that the plain model has: to rounding, the losses are alike. */
+static void adapters_are_trained_on_every_form(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FORMS; i++) {
+        struct pair p = pair_make(i % FAMILIES, &forms[i]);
+        size_t n, m;
+        double one, loss, plain;
+        float *want = train(p.packed.path, &p.q, (struct chain_cut){1, {3}}, &n, &one),
+              *got = train(p.packed.path, &p.q, (struct chain_cut){3, {1, 2, 3}}, &m, &loss);
+        assert_int_equal(n, m);
+        assert_true(loss == one);
+        assert_same_bits(got, want, n, forms[i].format);
+        free(train(p.plain.path, &p.c, (struct chain_cut){1, {3}}, &m, &plain));
+        if (!(fabs(one - plain) < 1e-3 * fabs(plain)))
+            fail_msg("%s: the loss is %.9g, of the plain model %.9g", forms[i].format, one, plain);
+        free(want);
+        free(got);
+        pair_free(&p);
+    }
+}
+
+/* --- written otherwise ------------------------------------------------------------------------ */
+
+struct comparing {
+    struct st *got, *want;
+    bool exact;
+};
+
+static int compare_one(void *arg, const struct tensor_def *def)
+{
+    const struct comparing *c = arg;
+    const struct st_tensor *a = st_find(c->got, def->name), *b = st_find(c->want, def->name);
+    if (!a || !b || a->dtype != DTYPE_F32 || a->bytes != b->bytes)
+        fail_msg("%s is missing, or misshapen", def->name);
+    else if (c->exact)
+        assert_same_bits(a->data, b->data, a->elements, def->name);
+    else /* q · scale and zero · scale are rounded each */
+        assert_near_max(a->data, b->data, a->elements, 2.4e-7, def->name);
+    return 0;
+}
+
+static void converting_writes_the_numbers_themselves(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FORMS; i++) {
+        struct pair p = pair_make(i % FAMILIES, &forms[i]);
+        struct temp_dir to = temp_dir_new();
+        char out[128], path[512];
+        struct err err;
+        struct rewrite_result result;
+        struct comparing both = {.exact = forms[i].side != DTYPE_F32};
+        snprintf(out, sizeof out, "%s/out", to.path);
+        const struct convert_request req = {.model = p.packed.path, .out = out, .dtype = DTYPE_F32};
+        must(convert_run(&req, &result, &err), &err);
+        snprintf(path, sizeof path, "%s/model.safetensors", out);
+        must(st_open_file(&both.got, path, &err), &err);
+        snprintf(path, sizeof path, "%s/model.safetensors", p.plain.path);
+        must(st_open_file(&both.want, path, &err), &err);
+        for (size_t u = 0; u < p.c.layers + 2; u++)
+            family_tensors(family_find(p.c.family), &p.c, u, compare_one, &both);
+        st_close(both.got);
+        st_close(both.want);
+        struct config c;
+        must(config_read(&c, out, &err), &err);
+        assert_true(!c.compressed && !c.quant_bits && !c.fp8 && c.dtype == DTYPE_F32);
+        temp_dir_free(&to);
+        pair_free(&p);
+    }
+}
+
+static void what_would_be_rounded_twice_is_refused(void **state)
+{
+    (void)state;
+    struct pair p = pair_make(0, &forms[0]);
+    struct err err;
+    struct rewrite_result result;
+    const struct merge_request merge = {
+        .model = p.packed.path, .adapter = p.packed.path, .out = p.packed.path, .dtype = DTYPE_COUNT};
+    must_refuse(merge_run(&merge, &result, &err), -ENOTSUP, &err, "stored in 4 bits");
+    const struct convert_request convert = {
+        .model = p.packed.path, .out = p.packed.path, .dtype = DTYPE_COUNT, .bits = 4, .group = 64};
+    must_refuse(convert_run(&convert, &result, &err), -ENOTSUP, &err, "quantized to 4 bits already");
+    pair_free(&p);
+}
+
+/* --- what config.json says -------------------------------------------------------------------- */
+
+#define GROUP(more) "\"config_groups\":{\"a\":{\"weights\":{" more "}}}"
+#define INT4 "\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\""
+#define PACKED "\"format\":\"pack-quantized\","
+
+static void what_is_not_read_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {PACKED "\"config_groups\":{}", "\"config_groups\" are missing"},
+        {PACKED GROUP(INT4 ",\"group_size\":16"), "\"group_size\" is 32, 64 or a multiple of 128"},
+        {PACKED GROUP(INT4), "\"group_size\" is 32"},
+        {PACKED GROUP(INT4 ",\"group_size\":32,\"actorder\":\"group\""), "\"actorder\""},
+        {PACKED GROUP(INT4 ",\"group_size\":32,\"dynamic\":true"), "not \"dynamic\""},
+        {PACKED GROUP("\"num_bits\":3,\"type\":\"int\",\"strategy\":\"channel\""), "8 bits are read here"},
+        {PACKED GROUP("\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\""),
+         "\"strategy\" of \"group\""},
+        {"\"format\":\"int-quantized\"," GROUP(INT4 ",\"group_size\":32"), "and packed ones of 4"},
+        {"\"format\":\"int-quantized\"," GROUP(
+             "\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\",\"symmetric\":false"),
+         "zeros"},
+        {"\"format\":\"nvfp4-pack-quantized\"," GROUP("\"num_bits\":4,\"type\":\"float\""),
+         "the formats pack-quantized, int-quantized, float-quantized and mxfp4-pack-quantized are read"},
+        {"\"format\":\"marlin-24\"," GROUP(INT4), "the formats pack-quantized"},
+        {"\"format\":\"float-quantized\"," GROUP(
+             "\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\",\"block_structure\":[64,64]"),
+         "blocks are of 128 × 128"},
+        {PACKED "\"quantization_status\":\"frozen\"," GROUP(INT4 ",\"group_size\":32"), "is \"compressed\""},
+        {PACKED "\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"}," GROUP(INT4 ",\"group_size\":32"),
+         "sparse weights"},
+        {PACKED "\"transform_config\":{\"config_groups\":{\"u\":{}}}," GROUP(INT4 ",\"group_size\":32"),
+         "rotated weights"},
+    };
+    struct err err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct config c;
+        char json[1800];
+        snprintf(json, sizeof json,
+                 "%s,\"quantization_config\":{\"quant_method\":\"compressed-tensors\",%s}}", families[0],
+                 bad[i].text);
+        must_refuse(config_parse(&c, json, strlen(json), &err), -ENOTSUP, &err, bad[i].part);
+    }
+}
+
+/* Bytes that a plan counts for a model with these groups and this list. */
+static size_t planned(const char *groups, const char *ignore)
+{
+    struct temp_dir dir = temp_dir_new();
+    struct err err;
+    struct stage_bytes bytes;
+    char more[1200];
+    snprintf(more, sizeof more,
+             ",\"torch_dtype\":\"bfloat16\",\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
+             "\"format\":\"pack-quantized\",\"config_groups\":{%s},\"ignore\":[%s]}",
+             groups, ignore);
+    const struct config c = write_config(dir.path, families[0], more);
+    const struct stage_spec spec = {.model_dir = dir.path,
+                                    .config = c,
+                                    .tune = {.end_layer = 3},
+                                    .end_layer = 3,
+                                    .embed = true,
+                                    .head = true,
+                                    .slots = 1,
+                                    .tokens = 4,
+                                    .seqs = 1,
+                                    .positions = 4};
+    must(stage_measure(&bytes, &spec, &err), &err);
+    temp_dir_free(&dir);
+    return bytes.mapped;
+}
+
+#define NAMED(name, targets, bits)                                                                           \
+    "\"" name "\":{\"targets\":[" targets "],\"weights\":{\"num_bits\":" #bits                               \
+    ",\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32}}"
+
+/* 4 bits of a weight and 16 of each 32; all else has 16 bits. */
+static size_t saved(size_t weights, size_t bits)
+{
+    return weights * 16 / 8 - weights * bits / 8 - weights / 32 * 2;
+}
+
+static void targets_are_found_by_name_expression_and_class(void **state)
+{
+    (void)state;
+    enum { UP = 96 * 64, ATTN = 2 * 64 * 64 + 2 * 32 * 64, ALL = 3 * (3 * UP + ATTN), HEAD = 41 * 64 };
+    const size_t none = planned(NAMED("a", "\"Linear\"", 4), "\"Linear\""),
+                 all = planned(NAMED("a", "\"Linear\"", 4), "\"lm_head\"");
+    assert_int_equal(none - all, saved(ALL, 4));
+    assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4), ""), saved(ALL + HEAD, 4));
+    assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4),
+                                    "\"lm_head\",\"re:.*self_attn.*\",\"model.layers.1.mlp.up_proj\""),
+                     saved(9 * UP - UP, 4));
+    /* An expression matches from the beginning of a name on. */
+    assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4), "\"lm_head\",\"re:self_attn.*\""),
+                     saved(ALL, 4));
+    /* A name counts before an expression, which counts before a class. */
+    assert_int_equal(none - planned(NAMED("a", "\"re:.*mlp.*\"", 8) "," NAMED("b", "\"Linear\"", 4) "," NAMED(
+                                        "c", "\"model.layers.2.mlp.up_proj\"", 4),
+                                    "\"lm_head\""),
+                     saved(3 * ATTN + UP, 4) + saved(8 * UP, 8));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_is_computed_with),
+        cmocka_unit_test(adapters_are_trained_on_every_form),
+        cmocka_unit_test(converting_writes_the_numbers_themselves),
+        cmocka_unit_test(what_would_be_rounded_twice_is_refused),
+        cmocka_unit_test(what_is_not_read_is_refused),
+        cmocka_unit_test(targets_are_found_by_name_expression_and_class),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

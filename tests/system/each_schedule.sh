@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Every family in every schedule: LoRA on two nodes has the bits of one node. each.sh asks for what else a family can do.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/every_model.sh"
+cd "$work" || exit 1
+every_model
+
+cat >in-ring <<'END_OF_SCRIPT'
+train() {
+    name=$1
+    shift
+    timeout $((60 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "models/$model" --data rows.jsonl --adapter-out "out/$name" \
+        --log "out/$name.log" --iters 1 --seed 5 --lr 3e-3 --target-modules all-linear --rank 2 "$@" >"said.$nodes" 2>"err.$nodes" </dev/null ||
+        { echo "$name on $nodes: $(cat "err.$nodes")"; exit 1; }
+}
+for model in $(ls models); do
+    if [ "$nodes" = 1 ]; then
+        train "$model-alone"
+    else
+        for schedule in $schedules; do
+            train "$model-$schedule" --schedule "$schedule"
+        done
+    fi
+done
+END_OF_SCRIPT
+schedules="naive gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs zb-h1 zb-h2 zbv v-1f1b"
+export ringctl nodes schedules
+for nodes in 1 2; do
+    limit 400 "$ringctl" local $nodes --threads 1 -- exec sh in-ring || fail "on $nodes nodes"
+    say "$nodes nodes"
+done
+for model in $(ls models); do
+    for schedule in $schedules; do
+        for file in "out/$model-alone"/*.safetensors; do
+            same "$model in $schedule" "$file" "out/$model-$schedule/${file##*/}"
+        done
+    done
+done
