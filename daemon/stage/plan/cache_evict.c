@@ -4,6 +4,7 @@
 #include "daemon/stage/plan/cache_evict.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,20 +16,24 @@ enum {
 };
 static const size_t USUAL = 32u << 20, MOST = 256u << 20;
 
-size_t cache_evict_cache_bytes(const char *root)
+size_t cache_evict_cache_bytes(const char *root, double below)
 {
     size_t largest = 0;
+    bool any = false;
     for (int i = 0; i < LEVELS; i++) {
         char path[4096];
         unsigned kib = 0;
         snprintf(path, sizeof path, "%s/index%d/size", root, i);
         FILE *f = fopen(path, "re");
-        if (f && fscanf(f, "%8uK", &kib) == 1 && (size_t)kib << 10 > largest)
-            largest = (size_t)kib << 10;
+        if (f && fscanf(f, "%8uK", &kib) == 1) {
+            const size_t bytes = (size_t)kib << 10;
+            largest = bytes > largest && (double)bytes < below ? bytes : largest;
+            any = true;
+        }
         if (f)
             fclose(f);
     }
-    return largest ? largest : USUAL;
+    return any || !((double)USUAL < below) ? largest : USUAL;
 }
 
 /* Twice the cache, which does not give up the oldest first. Written to, as what was never is one

@@ -13,9 +13,10 @@ struct cache_evict {
     size_t bytes;
 };
 
-/* The size in bytes of the first CPU's largest cache. `root` is the folder of sysfs that lists its
- * caches ("/sys/devices/system/cpu/cpu0/cache"). Without such a folder: 32 MiB. */
-size_t cache_evict_cache_bytes(const char *root);
+/* The size in bytes of the largest cache of the first CPU that is smaller than `below` bytes, which
+ * do not stay in it; 0: they stay in all of them. `root` is the folder of sysfs that lists its caches
+ * ("/sys/devices/system/cpu/cpu0/cache"). Without such a folder there is one of 32 MiB. */
+size_t cache_evict_cache_bytes(const char *root, double below);
 
 /* −ENOMEM. */
 int cache_evict_init(struct cache_evict *cold, size_t cache_bytes);
