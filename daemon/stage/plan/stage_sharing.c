@@ -8,20 +8,20 @@
 
 /* --- what is gathered ------------------------------------------------------------------------- */
 
-/* Over the slowest cable between two of the nodes, whose CPUs do nothing else meanwhile. */
+/* Over the slowest cable between two of the nodes. Their CPUs seal a part while the cable carries the
+ * one before; over a loopback device the one is the other. */
 static double gather_seconds(const struct sharing_table *s, size_t slices, const size_t *node,
                              const struct slice_traffic *all)
 {
     const size_t nodes = s->whole->nodes;
-    double cable = 0, handled = 0;
-    for (size_t a = 0; a < slices && all->times > 0; a++) {
-        handled = fmax(handled, s->whole->handling[node[a]] * all->bytes);
-        for (size_t b = 0; b < slices; b++)
-            if (b != a)
-                cable = fmax(cable,
-                             gather_way_seconds(&s->way[node[a] * nodes + node[b]], all->bytes / all->times));
-    }
-    return all->times * cable + handled;
+    double most = 0;
+    for (size_t a = 0; a < slices && all->times > 0; a++)
+        for (size_t b = 0; b < slices; b++) {
+            struct gather_way way = s->way[node[a] * nodes + node[b]];
+            way.byte = fmax(way.byte, s->whole->handling[node[a]]);
+            most = b == a ? most : fmax(most, gather_way_seconds(&way, all->bytes / all->times));
+        }
+    return all->times * most;
 }
 
 /* parallel_sharing.gathering. A layer whose forward is done again gathers again. */
