@@ -4,7 +4,6 @@
 #include "daemon/stage/plan/cache_evict.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,31 +15,26 @@ enum {
 };
 static const size_t USUAL = 32u << 20, MOST = 256u << 20;
 
-size_t cache_evict_cache_bytes(const char *root, double below)
+size_t cache_evict_cache_bytes(const char *root)
 {
     size_t largest = 0;
-    bool any = false;
     for (int i = 0; i < LEVELS; i++) {
         char path[4096];
         unsigned kib = 0;
         snprintf(path, sizeof path, "%s/index%d/size", root, i);
         FILE *f = fopen(path, "re");
-        if (f && fscanf(f, "%8uK", &kib) == 1) {
-            const size_t bytes = (size_t)kib << 10;
-            largest = bytes > largest && (double)bytes < below ? bytes : largest;
-            any = true;
-        }
+        if (f && fscanf(f, "%8uK", &kib) == 1 && (size_t)kib << 10 > largest)
+            largest = (size_t)kib << 10;
         if (f)
             fclose(f);
     }
-    return any || !((double)USUAL < below) ? largest : USUAL;
+    return largest ? largest : USUAL;
 }
 
-/* Twice the cache, which does not give up the oldest first. Written to, as what was never is one
- * page of zeros. */
-int cache_evict_init(struct cache_evict *cold, size_t cache_bytes)
+/* Written to, as what was never is one page of zeros. */
+int cache_evict_init(struct cache_evict *cold, size_t bytes)
 {
-    const size_t bytes = cache_bytes < MOST / 2 ? 2 * cache_bytes : MOST;
+    bytes = bytes < MOST ? bytes : MOST;
     *cold = (struct cache_evict){.at = malloc(bytes), .bytes = bytes};
     if (!cold->at)
         return -ENOMEM;

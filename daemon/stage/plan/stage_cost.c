@@ -128,16 +128,17 @@ static int trial_init(struct trial *t, const struct unit_trial *want, struct err
     return spec->kv_blocks ? trial_pieces(t, err) : 0;
 }
 
-/* One layer over and over would stay in the caches, which many in turn push each other out of. */
+/* One layer over and over would stay in the caches, which many in turn push each other out of: so as
+ * much is read in between as the model has, or as pushes out everything. */
 static int trial_cool(struct trial *t, struct err *err)
 {
+    const double most = 2 * (double)cache_evict_cache_bytes("/sys/devices/system/cpu/cpu0/cache");
     struct stage_bytes bytes;
     int e = stage_measure(&bytes, t->spec, err);
     if (e)
         return e;
     const double all = (double)(bytes.mapped + bytes.params) * (double)t->spec->config.layers;
-    const size_t cache = cache_evict_cache_bytes("/sys/devices/system/cpu/cpu0/cache", all);
-    e = cache ? cache_evict_init(&t->cold, cache) : 0;
+    e = cache_evict_init(&t->cold, (size_t)fmin(all, most));
     return e ? err_set(err, e, "out of memory") : 0;
 }
 
