@@ -193,9 +193,13 @@ static void search_ways(struct search *s)
         }
     const bool has_company =
         s->nodes > 1 && (job_plan_pipelines(&s->h->plan) > 1 || s->h->spec.any_parallel || has_copies(s->h));
-    const double own = has_company ? handling_cost(!s->h->planning.must_not_time) : 0;
-    for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
-        s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);
+    const struct handling_cost own =
+        has_company ? handling_cost(!s->h->planning.must_not_time) : (struct handling_cost){0, 0};
+    for (size_t n = 0; n < s->nodes; n++) { /* in proportion, as nodes are not asked */
+        const double slow = n ? cost_table_slowness(s->timed, n) : 1;
+        s->handling[n] = own.added * slow;
+        s->passing[n] = own.gathered * slow;
+    }
     for (size_t c = 0; c < s->cuts; c++)
         s->cut[c].message = s->tokens[c] * (double)s->h->plan.dim * sizeof(float);
     for (size_t u = 0; u < s->units; u++) {
