@@ -231,6 +231,26 @@ static void ask_cut(struct parallel_question *q, const struct parallel_layout *l
                                       .handling = l->replicas > 1 ? q->handling[at] : NULL};
 }
 
+/* Each rank gives the next one copies; of slices that share a place, the slowest. A ring may be gone
+ * round either way, so of both neighbours the one that is farther. */
+static void ask_copies(struct parallel_question *q, const struct parallel_layout *l,
+                       const struct parallel_request *req)
+{
+    const size_t all = l->places * l->replicas * l->slices;
+    for (size_t i = 0; i < l->places * l->replicas; i++)
+        for (size_t t = 0; t < l->slices; t++) {
+            const size_t rank = plan_rank_at(l->places, i / l->places * l->slices + t, i % l->places),
+                         node = l->node[rank];
+            struct planner_copy *copy = &q->copy[i];
+            for (size_t to = 1; to<all; to += all> 2 ? all - 2 : 1)
+                copy->cable =
+                    fmax(copy->cable, req->way[node * req->nodes + l->node[(rank + to) % all]].byte);
+            copy->cpu = fmax(copy->cpu, all > 1 && req->handling ? req->handling[node] : 0);
+        }
+    for (size_t at = 0; at < l->cuts; at++)
+        q->cut[at].copy = q->copy;
+}
+
 static size_t least_memory(const struct parallel_request *req, const struct parallel_layout *l, size_t i)
 {
     size_t least = SIZE_MAX;
@@ -251,12 +271,15 @@ int parallel_ask(struct parallel_question *q, const struct parallel_layout *l,
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t at = 0; at < l->cuts; at++)
         ask_cut(q, l, req, at);
+    if (req->copied)
+        ask_copies(q, l, req);
     for (size_t i = 0; i < ranks && req->memory; i++)
         q->memory[i] = least_memory(req, l, i);
     q->req = (struct planner_request){.ranks = l->places,
                                       .layers = req->layers,
                                       .replicas = l->replicas,
                                       .grads = req->grads,
+                                      .copied = req->copied,
                                       .cut = q->cut,
                                       .cuts = l->cuts,
                                       .adapters = req->adapters,

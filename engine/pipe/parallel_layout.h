@@ -51,6 +51,7 @@ struct parallel_request {
     size_t cuts;                    /* 1 to PARALLEL_MOST_CUTS */
     const struct parallel_way *way; /* [nodes · nodes], from · nodes + to */
     const size_t *grads;            /* [layers + 2] bytes of a unit's gradients */
+    const size_t *copied;           /* [layers + 2] as in planner_request, or NULL */
     const double *handling;  /* [nodes] seconds of the CPUs for a byte that is sent, and one that comes */
     const size_t *memory;    /* [nodes], or NULL = enough */
     uint32_t apart;          /* nodes, a bit each, in no plan of several replicas; not node 0 */
@@ -84,6 +85,7 @@ struct parallel_question {
     struct sched_link link[PARALLEL_MOST_CUTS][2 * PLANNER_MAX_RANKS],
         sum[PARALLEL_MOST_CUTS][PLANNER_MAX_RANKS];
     double handling[PARALLEL_MOST_CUTS][PLANNER_MAX_RANKS];
+    struct planner_copy copy[PLANNER_MAX_RANKS];
     size_t memory[PLANNER_MAX_RANKS];
     struct sched_cost *cost; /* owned */
     size_t *held;            /* owned */

@@ -42,12 +42,19 @@ struct planner_cut {
     /* With `sum`: [ranks] by place, seconds that the CPUs of a rank are busy with a byte of its
      * gradients: they pack, seal and add it, and compute nothing meanwhile. NULL: none. */
     const double *handling;
+    /* By node, or NULL: what a byte of `copied` costs a node. */
+    const struct planner_copy {
+        double cpu, cable; /* seconds: to seal, send and take one; on the cable to the next rank */
+    } * copy;
 };
 
 struct planner_request {
-    size_t ranks, layers;          /* ranks of a replica */
-    size_t replicas;               /* of the pipeline; 0 = 1. Of several, ranks stay on their nodes */
-    const size_t *grads;           /* with `sum`: [layers + 2] bytes of a unit's gradients */
+    size_t ranks, layers; /* ranks of a replica */
+    size_t replicas;      /* of the pipeline; 0 = 1. Of several, ranks stay on their nodes */
+    const size_t *grads;  /* with `sum`: [layers + 2] bytes of a unit's gradients */
+    /* [layers + 2] bytes of a unit of which each rank gives the next one a copy after each round,
+     * while the round that follows is under way; or NULL. */
+    const size_t *copied;
     const struct planner_cut *cut; /* [cuts] */
     size_t cuts;
     size_t adapters;      /* trained at once, whose steps take turns; 0 or 1 = one alone */
@@ -85,7 +92,7 @@ struct planner_parts {
     double bubble; /* in which it waits for others because of the order of work */
     double cables; /* longer, because messages take time */
     double sums;   /* as planner_found has it */
-    double update; /* norm and optimizer */
+    double update; /* norm and optimizer, and copies of what is trained */
     double gather; /* nodes that share a stage gather outputs; planner_explain does not know it: 0 */
 };
 int planner_explain(struct planner_parts *ret, const struct planner_found *found,

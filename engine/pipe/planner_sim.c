@@ -266,6 +266,9 @@ struct paper_round {
     double work;    /* in which all ranks together do something, in the mean of the replicas */
     double busiest; /* in which the rank with most work does */
     size_t slowest; /* replica */
+    double copies;  /* of `seconds` those that copies add */
+    double copying; /* the most that copies keep a rank from its tasks */
+    double cable;   /* of the rank whose cable to the next is used longest */
     double from[PLANNER_MAX_STAGES], until[PLANNER_MAX_STAGES]; /* as in sched_last_backwards */
 };
 
@@ -277,6 +280,37 @@ static void costs_of(struct sched_cost *ret, const struct planner_found *f, cons
         units_of(sim, f, s, &from, &to);
         ret[s] = cost_between(sim, rank_in(sim, replica, s), from, to);
         ret[s].r = f->again[s] && (ret[s].i > 0 || ret[s].w > 0) ? ret[s].r : 0;
+    }
+}
+
+static double copied_of(const struct planner_found *f, const struct planner_sim *sim, size_t rank)
+{
+    double sum = 0;
+    for (size_t s = 0; s < f->stages; s++) {
+        size_t from, to;
+        units_of(sim, f, s, &from, &to);
+        for (size_t u = from; u < to && shape_of(sim)->rank_of_stage[s] == rank; u++)
+            sum += (double)sim->req->copied[u];
+    }
+    return sum;
+}
+
+/* Copies of the round before go when this one begins: a rank that still waits for its first task
+ * loses nothing to them. The cable carries what goes to the next stages as well. */
+static void add_copies(struct paper_round *ret, const struct planner_found *f, const struct planner_sim *sim,
+                       size_t replica, const struct sched *sched, const struct sched_sim *made)
+{
+    if (!sim->req->copied || !sim->cut->copy)
+        return;
+    for (size_t r = 0, at = 0; r < sched->ranks; at += sched->rank[r++].n) {
+        const size_t rank = replica * sched->ranks + r;
+        const struct planner_copy *copy = &sim->cut->copy[sim->node[rank]];
+        const double bytes = copied_of(f, sim, r), free = sched->rank[r].n ? made->start[at] : 0;
+        double carried = bytes * copy->cable;
+        for (size_t k = 0; k < sched->rank[r].n && sched->ranks > 1 && sim->cut->link; k++)
+            carried += sched->rank[r].tasks[k].op == OP_F ? sim->link[2 * rank].transfer : 0;
+        ret->copying = fmax(ret->copying, bytes * copy->cpu - free);
+        ret->cable = fmax(ret->cable, carried);
     }
 }
 
@@ -302,6 +336,7 @@ static int run_replica(struct paper_round *ret, const struct planner_found *f, s
         ret->busiest = fmax(ret->busiest, made.makespan - made.idle[r]);
         sim->stepped += sched->rank[r].n;
     }
+    add_copies(ret, f, sim, replica, sched, &made);
     sched_last_backwards(ret->from, ret->until, sched, &made);
     sched_sim_done(&made);
     return 0;
@@ -352,6 +387,8 @@ static int run_round(struct paper_round *ret, const struct planner_found *f, str
         if (sim->like[d] == d)
             e = run_replica(ret, f, sim, d, run, again, err);
     ret->seconds = fmax(ret->tasks, e ? 0 : sums_end(ret, f, sim)) + handled(f, sim);
+    ret->copies = fmax(fmax(ret->copying, ret->cable - ret->seconds), 0);
+    ret->seconds += ret->copies;
     return e;
 }
 
@@ -412,7 +449,7 @@ int planner_sim_score(struct planner_score *ret, struct planner_found *f, struct
     }
     f->turns = sim->turns;
     f->seconds = round.seconds / steps + update;
-    f->sums = (round.seconds - round.tasks) / steps;
+    f->sums = (round.seconds - round.tasks - round.copies) / steps;
     f->bubble = round.seconds > 0 ? 1 - round.work / (f->seconds * steps) : 0;
     planner_judge(ret, f, sim->req);
     f->fits = !(ret->missing > 0);
@@ -442,8 +479,8 @@ int planner_explain(struct planner_parts *ret, const struct planner_found *f,
         *ret = (struct planner_parts){.work = with.busiest / steps,
                                       .bubble = (without.tasks - without.busiest) / steps,
                                       .cables = (with.tasks - without.tasks) / steps,
-                                      .sums = (with.seconds - with.tasks) / steps,
-                                      .update = update_seconds(&it, &sim)};
+                                      .sums = (with.seconds - with.tasks - with.copies) / steps,
+                                      .update = update_seconds(&it, &sim) + with.copies / steps};
     }
     planner_sim_done(&sim);
     return e;

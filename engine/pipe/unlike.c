@@ -111,6 +111,11 @@ static int ask(struct parallel_question *q, const struct unlike_found *f, const 
         q->sum[0][p] = sum_at(f, req, replica, p);
         q->handling[0][p] = req->handling ? req->handling[l.node[p]] * parallel_sent(sums, f->replicas) : 0;
     }
+    for (size_t p = 0; p < l.places && req->copied; p++) { /* also of a replica of one node */
+        const size_t node = l.node[p], next = (node + 1) % req->nodes;
+        q->copy[p] = (struct planner_copy){req->handling ? req->handling[node] : 0,
+                                           req->way[node * req->nodes + next].byte};
+    }
     q->cut[0].sum = q->sum[0];
     q->cut[0].handling = q->handling[0];
     q->req.grads = req->grads;

@@ -12,7 +12,7 @@ holds "a step" out '^1f1b, 4 nodes, 4 stages, 8 layers, 8 microbatches: a step t
 equal "nodes" "$(grep -cE '^ +[0-3] +2 +24 s ' out)" 4
 simulate --nodes 4 --layers 8 --microbatches 8 --csv || fail "CSV"
 equal "CSV: lines" "$(wc -l <out)" 5
-equal "CSV: columns" "$(awk -F, '{ print NF }' out | sort -u)" 9
+equal "CSV: columns" "$(awk -F, '{ print NF }' out | sort -u)" 11
 simulate --nodes 4 --layers 8 --microbatches 8 --schedule zbv --json || fail "JSON"
 equal "JSON" "$(jq -c '[.nodes, .stages, (.per_node | length), ([.per_node[].layers] | add)]' out)" '[4,8,4,8]'
 
@@ -60,18 +60,32 @@ holds "steps of no adapter" err 'give --adapters, too'
 
 # Forwards done again: as train --recompute has it, and by itself where a node's memory is short.
 sweep --schedule gpipe --recompute stage --csv || fail "simulate --recompute stage"
-equal "a forward more on each node" "$(awk -F, 'NR > 1 { print $3, $9 }' out | sort -u)" "32 stage"
+equal "a forward more on each node" "$(awk -F, 'NR > 1 { print $3, $11 }' out | sort -u)" "32 stage"
 sweep --schedule gpipe --recompute layer || fail "simulate --recompute layer"
 holds "a forward in each backward" out 'a step takes 44 s, bubble 27\.27 %$'
 kept() { sweep --params 0 --schedule gpipe --json "$@" && jq '[.per_node[].memory_bytes] | max' out; }
 jq -en "$(kept --recompute none) > 5 * $(kept --recompute stage) and $(kept --recompute none) > 5 * $(kept --recompute layer)" >/dev/null ||
     fail "memory of forwards done again"
 sweep --params 0 --memory 2.9 --csv || fail "simulate --memory"
-equal "nodes short of memory" "$(awk -F, 'NR > 1 { print $9 }' out | tr '\n' ' ')" "stage stage none none "
+equal "nodes short of memory" "$(awk -F, 'NR > 1 { print $11 }' out | tr '\n' ' ')" "stage stage none none "
 sweep --params 0 --memory 2.9 --recompute none || fail "simulate --memory --recompute none"
 holds "nodes that need more" out '^2 of 4 nodes need more memory than the 2\.9 GiB of --memory$'
 simulate --recompute sometimes && fail "no such way to recompute"
 holds "no such way to recompute" err 'none|layer|stage|auto'
+
+# Nodes that share each stage: four nodes are two stages, and do half of each layer's work; what they gather goes over cables that take time.
+sweep --tp 2 || fail "simulate --tp: $(cat err)"
+holds "nodes that share" out '^1f1b, 4 nodes, 2 stages, 8 layers, 8 microbatches: a step takes 27 s, bubble 11\.11 %$'
+holds "what they gather" out '^2 nodes share each stage, in one row below: what they gather takes 0\.00[0-9]* s on the busiest$'
+simulate --nodes 2 --tp 2 --layers 2 --microbatches 1 --fwd-ms 2000 --bwd-ms 4000 --dim 1024 --tokens 1024 --link-gbps 0.033554432 --latency-us 250000 \
+    --params 0 --gather-fwd 2.5 --gather-bwd 3 --json || fail "simulate --tp over slow cables: $(cat err)"
+# A message of 4 MiB takes 1 s. A layer: 1 s each for F, I and W; 4, 7 and 2 gatherings of 0.25 s and half of 2.5, 3 and 0.5 messages; and 7 at the end.
+jq -e '.tp == 2 and .nodes == 2 and .stages == 1 and (.seconds - 2 * (3 + 20 * 0.25 + 3) | . < 1e-6 and . > -1e-6) and .per_node[0].gathered_bytes == 2 * 3 * 4194304 and
+    (.per_node | length) == 1' out >/dev/null || fail "what nodes that share a stage gather: $(cat out)"
+simulate --nodes 4 --tp 2 --scale-to 16 --csv || fail "simulate --tp --scale-to"
+equal "sizes of rings whose stages are shared" "$(cut -d, -f1,3 out | tr '\n' ' ')" "nodes,layers 4,16 8,32 16,64 "
+simulate --nodes 4 --tp 3 && fail "stages of unlike numbers of nodes"
+holds "stages of unlike numbers of nodes" err '--tp 3 does not divide --nodes 4'
 
 # Serving: as many streams as nodes, each as fast as alone; a cable that is too slow; what a plan has timed, on its ring and on larger ones.
 serving() { simulate --serve --row-ms 1:10,64:10 --layers 8 --prompt-tokens 8 --max-tokens 200 "$@"; }
@@ -100,6 +114,12 @@ simulate --serve && fail "no costs"
 holds "no costs" err '--serve needs what rows take: --plan FILE'
 simulate --streams 4 && fail "streams of a training step"
 holds "streams of a training step" err '--streams is about serving: give --serve, too'
+# 80 ms for a layer's row on one node, 40 on two, which gather 32 times a token and once its scores: 33 ms.
+serving --nodes 2 --tp 2 --streams 1 --latency-us 1000 --link-gbps 1000000 --json || fail "simulate --serve --tp: $(cat err)"
+jq -e '.rows[0] | .nodes == 2 and .tp == 2 and (.node_busy | length) == 1 and (.gap_seconds * 1000 | . > 72.999 and . < 73.1)' out >/dev/null ||
+    fail "a stage that two nodes share: $(cat out)"
+serving --nodes 3 --tp 2 --streams 1 && fail "three nodes share stages of two"
+holds "three nodes share stages of two" err '--tp 2 does not divide 3 nodes'
 serving --streams 4,x && fail "streams that are no numbers"
 holds "streams" err 'a list like 1,4,16'
 serving --schedule gpipe && fail "a schedule of serving"

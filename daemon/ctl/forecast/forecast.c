@@ -37,6 +37,70 @@ static int check_turns(const struct making *m, const struct sched_request *step,
     return rc;
 }
 
+/* --- nodes that share a stage ----------------------------------------------------------------- */
+
+/* As stage_replicas.h counts them, of a layer without experts: outputs of attention and MLP going
+ * forward; their gradients, and those of each matrix's input, going back; what W reads; and of a
+ * model that is trained the gradients of seven matrices, once a step. */
+enum { FORWARD_TIMES = 4, BACK_TIMES = 7, WEIGHTS_TIMES = 2, UPDATE_TIMES = 7 };
+
+static double slices_of(const struct forecast_request *req)
+{
+    return req->slices > 1 ? (double)req->slices : 1;
+}
+
+/* What comes to a node of so many bytes of which it has its part. */
+static double others_of(const struct forecast_request *req, double bytes)
+{
+    return bytes * (slices_of(req) - 1) / slices_of(req);
+}
+
+static double gather(const struct forecast_request *req, double times, double bytes)
+{
+    return req->slices > 1 ? times * req->latency + others_of(req, bytes) / req->rate : 0;
+}
+
+/* W wants whole what the inside of attention and MLP gave: outputs but for those of two widths. An
+ * adapter's W wants none of it. */
+static double gathered_weights(const struct forecast_request *req)
+{
+    return req->adapters ? 0 : fmax(req->gathered - 2 * req->message, 0);
+}
+
+/* Of a layer and microbatch; r: its forward done again. */
+static struct sched_cost gather_cost(const struct forecast_request *req)
+{
+    const double forward = gather(req, FORWARD_TIMES, req->gathered);
+    return (struct sched_cost){.f = forward,
+                               .i = gather(req, BACK_TIMES, req->gathered_back),
+                               .w = req->adapters ? 0 : gather(req, WEIGHTS_TIMES, gathered_weights(req)),
+                               .r = forward};
+}
+
+static struct sched_cost layer_cost(const struct forecast_request *req)
+{
+    const struct sched_cost more = gather_cost(req);
+    const double part = 1 / slices_of(req);
+    return (struct sched_cost){.f = part * req->forward + more.f,
+                               .i = part * req->input + more.i,
+                               .w = part * req->weights + more.w,
+                               .r = part * req->forward + more.r};
+}
+
+/* Once a step, of so many layers. */
+static double update_seconds(const struct forecast_request *req, size_t layers)
+{
+    const double bytes = req->params / (double)req->layers * req->grad_bytes;
+    return req->adapters ? 0 : (double)layers * gather(req, UPDATE_TIMES, bytes);
+}
+
+/* Each node has all of a layer's input, and its part of what is kept beside that. */
+static double kept_by(const struct forecast_request *req)
+{
+    const double input = fmin(req->message, req->kept);
+    return input + (req->kept - input) / slices_of(req);
+}
+
 /* --- forwards done again ---------------------------------------------------------------------- */
 
 /* The most that a node's layers keep for backwards at one moment. A buffer that is filled again is
@@ -45,7 +109,7 @@ static double kept_most(const struct making *m, uint32_t rank, enum forecast_rec
 {
     const struct forecast_request *req = m->req;
     const struct sched_list *list = &m->sched->rank[rank];
-    const double input = fmin(req->message, req->kept);
+    const double input = fmin(req->message, req->kept), kept = kept_by(req);
     double slots = 0, activations = 0, most = 0;
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *t = &list->tasks[k];
@@ -53,15 +117,15 @@ static double kept_most(const struct making *m, uint32_t rank, enum forecast_rec
         const bool ends = t->op == OP_W || t->op == OP_B;
         const double slot = how == FORECAST_STAGE   ? input
                             : how == FORECAST_LAYER ? layers * input
-                                                    : layers * req->kept,
-                     buffer = how == FORECAST_STAGE ? layers * req->kept : 0;
+                                                    : layers * kept,
+                     buffer = how == FORECAST_STAGE ? layers * kept : 0;
         slots += t->op == OP_F ? slot : 0;
         activations += t->op == OP_F || t->op == OP_I || t->op == OP_B ? buffer : 0;
         most = fmax(most, slots + activations);
         slots -= ends ? slot : 0;
         activations -= ends || t->op == OP_F ? buffer : 0;
     }
-    return most + (how == FORECAST_LAYER ? req->kept : 0);
+    return most + (how == FORECAST_LAYER ? kept : 0);
 }
 
 static double memory_of(const struct making *m, uint32_t rank, enum forecast_recompute how)
@@ -81,7 +145,7 @@ static void add_forwards(struct making *m)
     for (uint32_t r = 0; r < m->req->nodes; r++)
         for (size_t k = 0; k < m->sched->rank[r].n; k++) {
             const struct sched_task *t = &m->sched->rank[r].tasks[k];
-            const double forward = (double)layers_of(m, t->stage) * m->req->forward;
+            const double forward = (double)layers_of(m, t->stage) * layer_cost(m->req).r;
             struct sched_cost *cost = &m->cost[t->stage];
             if (m->how[r] == FORECAST_STAGE)
                 cost->r = forward;
@@ -146,9 +210,10 @@ static int prepare(struct making *m, struct err *err)
     if (!m->how || !m->first || !m->cost || !m->link || !m->node)
         return err_set(err, -ENOMEM, "out of memory");
     rc = split_layers(m->first, &(struct split_request){.stages = stages, .layers = req->layers}, err);
+    const struct sched_cost layer = layer_cost(req);
     for (size_t s = 0; !rc && s < stages; s++) {
         double n = (double)layers_of(m, s);
-        m->cost[s] = (struct sched_cost){.f = n * req->forward, .i = n * req->input, .w = n * req->weights};
+        m->cost[s] = (struct sched_cost){.f = n * layer.f, .i = n * layer.i, .w = n * layer.w};
     }
     for (size_t l = 0; l < 2 * req->nodes; l++)
         m->link[l] = (struct sched_link){req->message / req->rate, req->latency};
@@ -166,11 +231,28 @@ static bool leaves(const struct sched *sched, const struct sched_task *t, uint32
     return *ret_to != sched->rank_of_stage[t->stage];
 }
 
+/* Bytes, and seconds, of what a node gathers in a task. A layer whose forward is done again within
+ * a backward gathers for that, too. */
+static void add_gathered(struct forecast_node *node, const struct making *m, const struct sched_task *t)
+{
+    const struct forecast_request *req = m->req;
+    const struct sched_cost each = gather_cost(req);
+    const double layers = (double)layers_of(m, t->stage);
+    const bool is_forward = t->op == OP_F || t->op == OP_R, goes_back = t->op == OP_I || t->op == OP_B,
+               has_weights = t->op == OP_W || t->op == OP_B,
+               again = node->recompute == FORECAST_LAYER && !is_forward;
+    const double times = (is_forward || again) ? 1 : 0;
+    node->gathering += layers * (times * each.f + (goes_back ? each.i : 0) + (has_weights ? each.w : 0));
+    node->gathered += layers * others_of(req, times * req->gathered + (goes_back ? req->gathered_back : 0) +
+                                                  (has_weights ? gathered_weights(req) : 0));
+}
+
 static void account(struct making *m, uint32_t rank)
 {
     const struct forecast_request *req = m->req;
     const struct sched *sched = m->sched;
     struct forecast_node *node = &m->node[rank];
+    node->recompute = m->how[rank];
     for (size_t s = 0; s < sched->stages; s++)
         node->layers += sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
     for (size_t k = 0; k < sched->rank[rank].n; k++) {
@@ -178,12 +260,19 @@ static void account(struct making *m, uint32_t rank)
         uint32_t to;
         if (leaves(sched, t, &to))
             *(to == plan_next(sched->ranks, rank) ? &node->to_next : &node->to_prev) += req->message;
+        add_gathered(node, m, t);
     }
-    node->to_next /= (double)m->steps;
-    node->to_prev /= (double)m->steps;
+    const double update = update_seconds(req, node->layers), steps = (double)m->steps;
+    node->to_next /= steps;
+    node->to_prev /= steps;
+    node->gathered /= steps;
+    node->gathered +=
+        update > 0
+            ? others_of(req, (double)node->layers / (double)req->layers * req->params * req->grad_bytes)
+            : 0;
+    node->gathering = node->gathering / steps + update;
     node->in_flight = m->sim.peak[rank];
-    node->busy = (m->sim.makespan - m->sim.idle[rank]) / (double)m->steps;
-    node->recompute = m->how[rank];
+    node->busy = (m->sim.makespan - m->sim.idle[rank]) / steps + update;
     node->memory = memory_of(m, rank, m->how[rank]);
 }
 
@@ -245,9 +334,10 @@ int forecast_make(struct forecast *ret, const struct forecast_request *req, stru
         for (uint32_t r = 0; r < req->nodes; r++) {
             account(&m, r);
             work += m.node[r].busy;
+            f.updating = fmax(f.updating, update_seconds(req, m.node[r].layers));
         }
         f.reducing = reducing;
-        f.seconds = m.sim.makespan / (double)m.steps + reducing;
+        f.seconds = m.sim.makespan / (double)m.steps + reducing + f.updating;
         f.bubble = 1 - work / ((double)req->nodes * f.seconds);
         m.node = NULL;
         *ret = f;
@@ -279,6 +369,8 @@ struct forecast_node forecast_most(const struct forecast *f)
         most.memory = fmax(most.memory, n->memory);
         most.to_next = fmax(most.to_next, n->to_next);
         most.to_prev = fmax(most.to_prev, n->to_prev);
+        most.gathering = fmax(most.gathering, n->gathering);
+        most.gathered = fmax(most.gathered, n->gathered);
     }
     return most;
 }

@@ -23,6 +23,11 @@ struct forecast_request {
     size_t nodes, layers, microbatches;
     size_t chunks;   /* 0 = as many as the schedule usually has */
     size_t replicas; /* rings of that many nodes, which add up their gradients in each step */
+    /* So many nodes stand in the place of each, alike: each computes its part of a layer, and gets
+     * the others' outputs from them. 0, 1: one does. */
+    size_t slices;
+    double gathered, gathered_back; /* bytes of a layer and microbatch that are cut so, going forward and
+                                       going back to its input: those of all of these nodes together */
     enum forecast_overlap overlap;
     double forward, input, weights; /* seconds of a layer and microbatch: F, I, W */
     double rate, latency;           /* of a link: bytes a second each way, seconds */
@@ -43,13 +48,15 @@ struct forecast_node {
     enum forecast_recompute recompute; /* never AUTO */
     double busy, memory;               /* seconds, bytes */
     double to_next, to_prev;           /* bytes sent in a step */
+    double gathering, gathered;        /* seconds, within `busy`; bytes that come from those it shares with */
 };
 /* Seconds and bytes sent are those of a step; of several adapters, of a step in the mean of the
  * round. */
 struct forecast {
     size_t nodes, stages, turns; /* turns: steps of each adapter in a round */
-    double seconds, bubble; /* of the step with `reducing`; bubble = share of all nodes' time without work */
+    double seconds, bubble; /* of the step with all below; bubble = share of all nodes' time without work */
     double reducing;        /* seconds after the last backward in which replicas still add up gradients */
+    double updating;        /* seconds behind that in which nodes gather the gradients of all of a model */
     struct forecast_node *node; /* [nodes], owned */
 };
 /* −EINVAL: no such schedule, or not for these sizes; −ENOMEM. */

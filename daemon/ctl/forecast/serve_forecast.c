@@ -50,12 +50,37 @@ double rows_line_at(const struct rows_line *l, size_t rows)
     return fmax(l->seconds[i - 1] + slope * ((double)rows - (double)l->rows[i - 1]), 0);
 }
 
+static void divide(struct rows_line *line, double parts)
+{
+    for (size_t i = 0; i < line->n; i++)
+        line->seconds[i] /= parts;
+}
+
+void serve_ring_share(struct serve_ring *ring, const struct serve_sharing *how)
+{
+    enum { TIMES = 4 };
+    const double parts = (double)how->slices, others = (parts - 1) / parts;
+    for (size_t n = 0; n < ring->limits.ranks && how->slices > 1; n++) {
+        struct serve_stage *stage = &ring->stage[n];
+        divide(&stage->rows, parts);
+        divide(&stage->choices, parts);
+        stage->position /= parts;
+        stage->gather = (double)stage->layers * TIMES * how->once;
+        stage->gather_row = (double)stage->layers * how->layer_bytes * others * how->byte;
+        stage->gather_scores = how->once;
+        stage->gather_score = how->score_bytes * others * how->byte;
+    }
+}
+
 static double stage_seconds(const struct serving_run *s, size_t node, const struct paper_flight *f)
 {
     const struct serve_stage *stage = &s->ring->stage[node];
     const bool is_last = node + 1 == s->ring->limits.ranks;
-    return rows_line_at(&stage->rows, f->rows) + stage->position * f->behind +
-           (is_last ? rows_line_at(&stage->choices, f->nchosen) + s->ring->choice * (double)f->nchosen : 0);
+    const double chosen = (double)f->nchosen, choices = rows_line_at(&stage->choices, f->nchosen) +
+                                                        chosen * (s->ring->choice + stage->gather_score) +
+                                                        (f->nchosen ? stage->gather_scores : 0);
+    return rows_line_at(&stage->rows, f->rows) + stage->position * f->behind + stage->gather +
+           stage->gather_row * (double)f->rows + (is_last ? choices : 0);
 }
 
 /* --- what pipe/rows_order.h asks -------------------------------------------------------------- */

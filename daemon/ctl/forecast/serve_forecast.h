@@ -23,10 +23,14 @@ double rows_line_at(const struct rows_line *line, size_t rows); /* of no rows, a
 
 /* A node with its layers. */
 struct serve_stage {
+    size_t layers;
     struct rows_line rows;    /* of a microbatch, by its rows */
     struct rows_line choices; /* of the last: the scores behind rows, by how many */
     double position;          /* a row more for each position before its piece */
     double hop, hop_byte;     /* to the next: a message, and each of its bytes */
+    /* Where several nodes stand in its place and gather what each computed: in each microbatch, for
+     * each of its rows; and of the last, for the scores of all chosen tokens, and of each. */
+    double gather, gather_row, gather_scores, gather_score;
 };
 
 struct serve_ring {
@@ -36,6 +40,15 @@ struct serve_ring {
     double choice, text;       /* of each token: choosing it, on the last node; telling it, on the first */
     size_t streams, prompt, tokens; /* all asked for at once; tokens of each prompt and answer */
 };
+
+/* So many nodes, alike, in the place of each: each does its part of the work, and gathers what the
+ * others computed, four times in a layer and once for scores. */
+struct serve_sharing {
+    size_t slices;                   /* ≥ 1 */
+    double layer_bytes, score_bytes; /* of all of them: of a layer and row, and of a token's scores */
+    double once, byte;               /* seconds of a small message, and of each byte */
+};
+void serve_ring_share(struct serve_ring *ring, const struct serve_sharing *how);
 
 enum { SERVE_STREAMS_MOST = 4096, SERVE_TOKENS_MOST = 1 << 22 }; /* the latter: of all answers */
 

@@ -203,6 +203,7 @@ int serve_plan_ring(struct serve_ring *ret, const struct serve_plan *p, size_t n
         const double *way = is_own ? p->hop[n] : p->limits.ranks > 1 ? p->hop[0] : hop;
         stage[n].hop = way[0];
         stage[n].hop_byte = way[1];
+        stage[n].layers = bound[n + 1] - bound[n];
         if (!n)
             add_unit(&stage[n], unit_of(p, like, 0));
         for (size_t u = bound[n] + 1; u < bound[n + 1] + 1; u++)

@@ -11,244 +11,18 @@
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/simulate/ctl_simulate_serve.h"
+#include "daemon/ctl/simulate/simulate_sizes.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/forecast/forecast.h"
 #include "engine/pipe/plan.h"
 
-enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };
+enum { ROWS_SHOWN = 32 };
 static const char *const recompute_names[] = {"none", "layer", "stage",
                                               "auto"};                /* as enum forecast_recompute */
 static const char *const overlap_names[] = {"unit", "stage", "none"}; /* as enum forecast_overlap */
 static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16,
                     GIB = 1 << 30; /* of a parameter, with gradient and moments */
-
-const struct opt_def ctl_simulate_options[] = {
-    {.name = "nodes",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "8",
-     .min = 1,
-     .max = SCHED_MAX_RANKS,
-     .help = "number of nodes in the ring"},
-    {.name = "layers",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = LAYERS_MAX,
-     .help = "number of layers in the model (default: four for each node)"},
-    {.name = "microbatches",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "32",
-     .min = 1,
-     .max = SCHED_MAX_CELLS,
-     .help = "number of microbatches in a step"},
-    {.name = "schedule",
-     .type = OPT_CHOICE,
-     .placeholder = SCHED_CHOICES,
-     .def = "1f1b",
-     .help = "schedule, the order of work in a step"},
-    OPTION_CHUNKS,
-    {.name = "recompute",
-     .type = OPT_CHOICE,
-     .placeholder = "none|layer|stage|auto",
-     .def = "auto",
-     .help = "recompute forwards to save memory: none, of each layer, of each node's whole stage, or auto: "
-             "on nodes that need more than --memory"},
-    {.name = "memory",
-     .type = OPT_FLOAT,
-     .placeholder = "GIB",
-     .min = 1e-9,
-     .max = 1e9,
-     .help = "memory of each node in GiB (default: no limit)"},
-    {.name = "adapters",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = MOST_ADAPTERS,
-     .help = "train this many adapters at once on the same frozen weights; their steps alternate (default: "
-             "train the model itself)"},
-    OPTION_ROUND_STEPS,
-    {.name = "fwd-ms",
-     .type = OPT_FLOAT,
-     .placeholder = "MS",
-     .def = "10",
-     .min = 0,
-     .max = 1e7,
-     .help = "forward time per layer and microbatch"},
-    {.name = "bwd-ms",
-     .type = OPT_FLOAT,
-     .placeholder = "MS",
-     .min = 0,
-     .max = 1e7,
-     .help = "backward time per layer and microbatch, for input and weight gradients together (default: "
-             "twice --fwd-ms)"},
-    {.name = "weights-ms",
-     .type = OPT_FLOAT,
-     .placeholder = "MS",
-     .min = 0,
-     .max = 1e7,
-     .help = "weight-gradient time per layer and microbatch, a part of --bwd-ms (default: half of it)"},
-    {.name = "link-gbps",
-     .type = OPT_FLOAT,
-     .placeholder = "GBPS",
-     .def = "10",
-     .min = 1e-6,
-     .max = 1e6,
-     .help = "speed of each cable in gigabits a second, in each direction"},
-    {.name = "latency-us",
-     .type = OPT_FLOAT,
-     .placeholder = "US",
-     .def = "50",
-     .min = 0,
-     .max = 1e9,
-     .help = "latency of each message in microseconds"},
-    {.name = "dim",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "4096",
-     .min = 1,
-     .max = 1 << 24,
-     .help = "width of the model: numbers in the activation of one token"},
-    {.name = "tokens",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "2048",
-     .min = 1,
-     .max = 1 << 30,
-     .help = "number of tokens in a microbatch"},
-    {.name = "number-bytes",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "4",
-     .min = 1,
-     .max = 8,
-     .help = "size of each number in a message, in bytes"},
-    {.name = "kept",
-     .type = OPT_FLOAT,
-     .placeholder = "N",
-     .def = "16",
-     .min = 0,
-     .max = 1e6,
-     .help = "memory that each layer keeps per microbatch for its backward, in sizes of one message"},
-    {.name = "params",
-     .type = OPT_FLOAT,
-     .placeholder = "BILLIONS",
-     .def = "8",
-     .min = 0,
-     .max = 1e9,
-     .help = "number of parameters in the model, in billions; it grows with the layers under --grow"},
-    {.name = "param-bytes",
-     .type = OPT_FLOAT,
-     .placeholder = "N",
-     .def = "16",
-     .min = 0,
-     .max = 1024,
-     .help = "memory for each parameter in bytes: 16 for weight, gradient and two moments in f32; 2 for a "
-             "frozen bf16 weight, the default with --adapters"},
-    {.name = "adapter-params",
-     .type = OPT_FLOAT,
-     .placeholder = "MILLIONS",
-     .def = "40",
-     .min = 0,
-     .max = 1e9,
-     .help = "number of parameters in each adapter, in millions; each takes 16 bytes"},
-    {.name = "replicas",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .help = "number of rings, replicas of each other; each takes a share of the data"},
-    {.name = "grad-bytes",
-     .type = OPT_FLOAT,
-     .placeholder = "N",
-     .def = "4",
-     .min = 0,
-     .max = 8,
-     .help = "size of each gradient in bytes; replicas add gradients up over separate links"},
-    {.name = "grad-overlap",
-     .type = OPT_CHOICE,
-     .placeholder = "unit|stage|none",
-     .def = "unit",
-     .help =
-         "replicas exchange gradients as soon as a unit has its last backward, as ringd does it; or a whole "
-         "stage; or none before the last backward of the step"},
-    {.name = "scale-to",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = 1 << 20,
-     .help = "simulate weak scaling: double the nodes up to this number, over all rings together"},
-    {.name = "grow",
-     .type = OPT_CHOICE,
-     .placeholder = "layers|batch|replicas",
-     .def = "layers",
-     .help = "let the layers, the layers and microbatches, or the number of rings grow with the nodes"},
-    {.name = "serve",
-     .type = OPT_FLAG,
-     .help =
-         "simulate a model that is served instead of a training step: --streams answers at once, over "
-         "as many nodes as --nodes (default: those of --plan) and, with --scale-to, twice as many and so on"},
-    {.name = "plan",
-     .type = OPT_PATH,
-     .placeholder = "FILE",
-     .help = "with --serve: a file with what `ringctl plan serve --model DIR --json` printed, which has what "
-             "rows take on the nodes of that plan; rings of other sizes have nodes like its first"},
-    {.name = "row-ms",
-     .type = OPT_STRING,
-     .placeholder = "ROWS:MS,...",
-     .help = "with --serve: in place of --plan, the time of a layer for so many rows (tokens) at once, as "
-             "1:2.5,16:4,128:20"},
-    {.name = "head-ms",
-     .type = OPT_STRING,
-     .placeholder = "ROWS:MS,...",
-     .help = "with --row-ms: the same for the head, by tokens that are chosen (default: it takes nothing)"},
-    {.name = "token-us",
-     .type = OPT_FLOAT,
-     .placeholder = "US",
-     .min = 0,
-     .max = 1e7,
-     .help = "with --serve: work beside the layers for each token, its choice and its text (default: as "
-             "--plan says)"},
-    {.name = "streams",
-     .type = OPT_STRING,
-     .placeholder = "N,...",
-     .def = "1,2,4,8,16",
-     .help =
-         "with --serve: numbers of answers at once, one row for each; all are asked for at the same moment"},
-    {.name = "prompt-tokens",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "128",
-     .min = 1,
-     .max = 1 << 20,
-     .help = "with --serve: number of tokens in each prompt"},
-    {.name = "max-tokens",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "128",
-     .min = 2,
-     .max = 1 << 20,
-     .help = "with --serve: number of tokens in each answer"},
-    {.name = "max-num-seqs",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = 4096,
-     .help = "with --serve: requests that are worked on at once, on each node (default: as --plan says, else "
-             "32)"},
-    {.name = "prefill-step-size",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = 1 << 20,
-     .help =
-         "with --serve: prompts are read in pieces of this many tokens (default: as --plan says, else 128)"},
-    {.name = "csv", .type = OPT_FLAG, .help = "print one comma-separated line for each node or size"},
-    {.name = NULL},
-};
 
 static size_t size_of(const struct ctl *ctl, const char *name, size_t otherwise)
 {
@@ -290,29 +64,34 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
     const bool frozen = opts_is_set(ctl->opts, "adapters");
     if (opts_is_set(ctl->opts, "steps") && !frozen)
         return ctl_usage(ctl, "--steps counts the steps of each adapter: give --adapters, too");
+    const size_t slices = size_of(ctl, "tp", 0);
+    if (nodes % slices)
+        return ctl_usage(ctl, "--tp %zu does not divide --nodes %zu: each stage has as many nodes", slices,
+                         nodes);
     if (weights > backward)
         return ctl_usage(ctl, "--weights-ms is a part of --bwd-ms and cannot be longer");
-    *ret =
-        (struct forecast_request){.schedule = opts_str(ctl->opts, "schedule"),
-                                  .nodes = nodes,
-                                  .layers = size_of(ctl, "layers", layers < LAYERS_MAX ? layers : LAYERS_MAX),
-                                  .microbatches = size_of(ctl, "microbatches", 0),
-                                  .replicas = size_of(ctl, "replicas", 0),
-                                  .overlap = overlap_of(ctl),
-                                  .recompute = recompute_of(ctl),
-                                  .forward = forward,
-                                  .input = backward - weights,
-                                  .weights = weights,
-                                  .rate = opts_float(ctl->opts, "link-gbps") * 1e9 / 8,
-                                  .latency = opts_float(ctl->opts, "latency-us") / 1e6,
-                                  .params = opts_float(ctl->opts, "params") * 1e9,
-                                  .param_bytes = frozen && !opts_is_set(ctl->opts, "param-bytes")
-                                                     ? FROZEN_BYTES
-                                                     : opts_float(ctl->opts, "param-bytes"),
-                                  .grad_bytes = opts_float(ctl->opts, "grad-bytes"),
-                                  .adapters = frozen ? (size_t)opts_int(ctl->opts, "adapters") : 0,
-                                  .adapter_params = opts_float(ctl->opts, "adapter-params") * 1e6,
-                                  .adapter_bytes = TRAINED_BYTES};
+    *ret = (struct forecast_request){
+        .schedule = opts_str(ctl->opts, "schedule"),
+        .nodes = nodes / slices,
+        .slices = slices,
+        .layers = size_of(ctl, "layers", layers < SIMULATE_LAYERS_MAX ? layers : SIMULATE_LAYERS_MAX),
+        .microbatches = size_of(ctl, "microbatches", 0),
+        .replicas = size_of(ctl, "replicas", 0),
+        .overlap = overlap_of(ctl),
+        .recompute = recompute_of(ctl),
+        .forward = forward,
+        .input = backward - weights,
+        .weights = weights,
+        .rate = opts_float(ctl->opts, "link-gbps") * 1e9 / 8,
+        .latency = opts_float(ctl->opts, "latency-us") / 1e6,
+        .params = opts_float(ctl->opts, "params") * 1e9,
+        .param_bytes = frozen && !opts_is_set(ctl->opts, "param-bytes")
+                           ? FROZEN_BYTES
+                           : opts_float(ctl->opts, "param-bytes"),
+        .grad_bytes = opts_float(ctl->opts, "grad-bytes"),
+        .adapters = frozen ? (size_t)opts_int(ctl->opts, "adapters") : 0,
+        .adapter_params = opts_float(ctl->opts, "adapter-params") * 1e6,
+        .adapter_bytes = TRAINED_BYTES};
     if (opts_is_set(ctl->opts, "steps"))
         ret->turns = (size_t)opts_int(ctl->opts, "steps");
     if (opts_is_set(ctl->opts, "memory"))
@@ -322,37 +101,49 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
     ret->message = (double)opts_int(ctl->opts, "dim") * (double)opts_int(ctl->opts, "tokens") *
                    (double)opts_int(ctl->opts, "number-bytes");
     ret->kept = ret->message * opts_float(ctl->opts, "kept");
+    ret->gathered = ret->message * opts_float(ctl->opts, "gather-fwd");
+    ret->gathered_back = ret->message * opts_float(ctl->opts, "gather-bwd");
     return CTL_OK;
 }
 
 /* --- one ring --------------------------------------------------------------------------------- */
+
+/* Of a ring; those that share a stage are one in `nodes`, and one row of what is printed. */
+static size_t nodes_of(const struct forecast_request *req)
+{
+    return req->nodes * req->slices;
+}
 
 static json_t *describe(const struct forecast_request *req, const struct forecast *f)
 {
     json_t *nodes = json_array();
     for (size_t r = 0; r < f->nodes; r++) {
         const struct forecast_node *n = &f->node[r];
-        json_array_append_new(nodes,
-                              json_pack("{s:I s:f s:I s:f s:f s:f s:s}", "layers", (json_int_t)n->layers,
-                                        "busy_seconds", n->busy, "in_flight", (json_int_t)n->in_flight,
-                                        "memory_bytes", n->memory, "next_bytes", n->to_next, "previous_bytes",
-                                        n->to_prev, "recompute", recompute_names[n->recompute]));
+        json_array_append_new(nodes, json_pack("{s:I s:f s:I s:f s:f s:f s:f s:f s:s}", "layers",
+                                               (json_int_t)n->layers, "busy_seconds", n->busy, "in_flight",
+                                               (json_int_t)n->in_flight, "memory_bytes", n->memory,
+                                               "next_bytes", n->to_next, "previous_bytes", n->to_prev,
+                                               "gather_seconds", n->gathering, "gathered_bytes", n->gathered,
+                                               "recompute", recompute_names[n->recompute]));
     }
-    return json_pack("{s:s s:I s:I s:I s:I s:I s:I s:I s:f s:f s:f s:o}", "schedule", req->schedule, "nodes",
-                     (json_int_t)req->nodes, "stages", (json_int_t)f->stages, "layers",
-                     (json_int_t)req->layers, "microbatches", (json_int_t)req->microbatches, "adapters",
-                     (json_int_t)req->adapters, "steps", (json_int_t)f->turns, "replicas",
-                     (json_int_t)req->replicas, "seconds", f->seconds, "bubble", f->bubble, "reduce_seconds",
-                     f->reducing, "per_node", nodes);
+    return json_pack("{s:s s:I s:I s:I s:I s:I s:I s:I s:I s:f s:f s:f s:f s:o}", "schedule", req->schedule,
+                     "nodes", (json_int_t)nodes_of(req), "tp", (json_int_t)req->slices, "stages",
+                     (json_int_t)f->stages, "layers", (json_int_t)req->layers, "microbatches",
+                     (json_int_t)req->microbatches, "adapters", (json_int_t)req->adapters, "steps",
+                     (json_int_t)f->turns, "replicas", (json_int_t)req->replicas, "seconds", f->seconds,
+                     "bubble", f->bubble, "reduce_seconds", f->reducing, "update_seconds", f->updating,
+                     "per_node", nodes);
 }
 
 static void print_csv(const struct forecast *f)
 {
-    puts("rank,layers,busy_seconds,idle_seconds,in_flight,memory_bytes,next_bytes,previous_bytes,recompute");
+    puts("rank,layers,busy_seconds,idle_seconds,in_flight,memory_bytes,next_bytes,previous_bytes,"
+         "gather_seconds,gathered_bytes,recompute");
     for (size_t r = 0; r < f->nodes; r++) {
         const struct forecast_node *n = &f->node[r];
-        printf("%zu,%zu,%.6g,%.6g,%zu,%.0f,%.0f,%.0f,%s\n", r, n->layers, n->busy, f->seconds - n->busy,
-               n->in_flight, n->memory, n->to_next, n->to_prev, recompute_names[n->recompute]);
+        printf("%zu,%zu,%.6g,%.6g,%zu,%.0f,%.0f,%.0f,%.6g,%.0f,%s\n", r, n->layers, n->busy,
+               f->seconds - n->busy, n->in_flight, n->memory, n->to_next, n->to_prev, n->gathering,
+               n->gathered, recompute_names[n->recompute]);
     }
 }
 
@@ -362,26 +153,31 @@ static void say_short(const struct forecast_request *req, const struct forecast 
     for (size_t r = 0; r < f->nodes; r++)
         n += req->node_memory > 0 && f->node[r].memory > req->node_memory;
     if (n)
-        printf("%zu of %zu nodes need more memory than the %s of --memory\n", n, f->nodes,
+        printf("%zu of %zu nodes need more memory than the %s of --memory\n", n * req->slices, nodes_of(req),
                print_bytes(req->node_memory).text);
 }
 
 static void print_ring(const struct forecast_request *req, const struct forecast *f)
 {
     printf("%s, %zu nodes, %zu stages, %zu layers, %zu microbatches: a step takes %.4g s, bubble %.2f %%\n",
-           req->schedule, f->nodes, f->stages, req->layers, req->microbatches, f->seconds, 100 * f->bubble);
+           req->schedule, nodes_of(req), f->stages, req->layers, req->microbatches, f->seconds,
+           100 * f->bubble);
+    if (req->slices > 1)
+        printf("%zu nodes share each stage, in one row below: what they gather takes %.4g s on the busiest\n",
+               req->slices, forecast_most(f).gathering);
     if (req->adapters)
         printf("in the mean of a round of %zu step%s of each of %zu adapter%s, which takes %.4g s\n",
                f->turns, f->turns == 1 ? "" : "s", req->adapters, req->adapters == 1 ? "" : "s",
                f->seconds * (double)(f->turns * req->adapters));
     if (f->reducing > 0)
         printf("%zu replicas still add up gradients for %.4g s of that time\n", req->replicas, f->reducing);
-    struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS\tRECOMPUTES");
+    struct table *t =
+        table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS\tGATHERED\tRECOMPUTES");
     for (size_t r = 0; r < f->nodes && r < ROWS_SHOWN; r++) {
         const struct forecast_node *n = &f->node[r];
-        table_add(t, "  %zu\t%zu\t%.4g s\t%zu\t%s\t%s\t%s\t%s", r, n->layers, n->busy, n->in_flight,
+        table_add(t, "  %zu\t%zu\t%.4g s\t%zu\t%s\t%s\t%s\t%s\t%s", r, n->layers, n->busy, n->in_flight,
                   print_bytes(n->memory).text, print_bytes(n->to_next).text, print_bytes(n->to_prev).text,
-                  recompute_names[n->recompute]);
+                  print_bytes(n->gathered).text, recompute_names[n->recompute]);
     }
     table_print_free(t, stdout);
     if (f->nodes > ROWS_SHOWN)
@@ -429,7 +225,7 @@ static struct forecast_request grown(const struct forecast_request *req, const c
 /* Layers and microbatches done a second by a node. */
 static double node_speed(const struct forecast_request *r, const struct forecast *f)
 {
-    return (double)r->layers * (double)r->microbatches / (double)r->nodes / f->seconds;
+    return (double)r->layers * (double)r->microbatches / (double)nodes_of(r) / f->seconds;
 }
 
 struct scaling {
@@ -444,7 +240,7 @@ static void add_size(struct scaling *s, const struct forecast_request *r, const 
     double link = most.to_next > most.to_prev ? most.to_next : most.to_prev, speed = node_speed(r, f);
     s->first_speed = s->first_speed > 0 ? s->first_speed : speed;
     double efficiency = speed / s->first_speed;
-    size_t nodes = r->nodes * r->replicas;
+    size_t nodes = nodes_of(r) * r->replicas;
     if (s->table)
         table_add(s->table, "%zu\t%zu\t%zu\t%zu\t%.4g s\t%.2f %%\t%.2f %%\t%s\t%s", nodes, r->replicas,
                   r->layers, r->microbatches, f->seconds, 100 * f->bubble, 100 * efficiency,
@@ -468,9 +264,9 @@ static int many_rings(const struct ctl *ctl, const struct forecast_request *req)
     struct scaling s = {0};
     struct err err;
     int rc = CTL_OK;
-    if (req->nodes * req->replicas > to)
-        return ctl_usage(ctl, "--scale-to %zu is below the %zu nodes of the first ring", to,
-                         req->nodes * req->replicas);
+    const size_t first = nodes_of(req) * req->replicas;
+    if (first > to)
+        return ctl_usage(ctl, "--scale-to %zu is below the %zu nodes of the first ring", to, first);
     if (ctl->json)
         s.rows = json_array();
     else if (!opts_flag(ctl->opts, "csv"))
@@ -479,11 +275,11 @@ static int many_rings(const struct ctl *ctl, const struct forecast_request *req)
     else
         puts("nodes,replicas,layers,microbatches,step_seconds,bubble,efficiency,reduce_seconds,link_bytes,"
              "memory_bytes");
-    for (size_t times = 1; !rc && times * req->nodes * req->replicas <= to; times *= 2) {
+    for (size_t times = 1; !rc && times * first <= to; times *= 2) {
         struct forecast_request r = grown(req, how, times);
         struct forecast f;
         if (forecast_make(&f, &r, &err)) {
-            rc = ctl_fail(CTL_FAILED, "%zu nodes: %s", r.nodes * r.replicas, err.text);
+            rc = ctl_fail(CTL_FAILED, "%zu nodes: %s", nodes_of(&r) * r.replicas, err.text);
         } else {
             add_size(&s, &r, &f);
             forecast_done(&f);
@@ -505,13 +301,15 @@ static int check_kind(const struct ctl *ctl, bool serves)
 {
     static const char *const of_serving[] = {"plan",       "row-ms",       "head-ms",
                                              "token-us",   "streams",      "prompt-tokens",
-                                             "max-tokens", "max-num-seqs", "prefill-step-size"},
-                             *const of_training[] = {
-                                 "microbatches", "schedule",   "chunks",       "recompute",
-                                 "memory",       "adapters",   "steps",        "fwd-ms",
-                                 "bwd-ms",       "weights-ms", "tokens",       "number-bytes",
-                                 "kept",         "params",     "param-bytes",  "adapter-params",
-                                 "replicas",     "grad-bytes", "grad-overlap", "grow"};
+                                             "max-tokens", "max-num-seqs", "prefill-step-size",
+                                             "vocab"},
+                             *const of_training[] = {"microbatches",   "schedule", "chunks",
+                                                     "recompute",      "memory",   "adapters",
+                                                     "steps",          "fwd-ms",   "bwd-ms",
+                                                     "weights-ms",     "tokens",   "number-bytes",
+                                                     "kept",           "params",   "param-bytes",
+                                                     "adapter-params", "replicas", "grad-bytes",
+                                                     "grad-overlap",   "grow",     "gather-bwd"};
     const char *const *others = serves ? of_training : of_serving;
     const size_t n =
         serves ? sizeof of_training / sizeof *of_training : sizeof of_serving / sizeof *of_serving;

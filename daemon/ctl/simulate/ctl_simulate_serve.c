@@ -88,7 +88,10 @@ struct serve_wanted {
     double hop[2];          /* of cables that nobody measured */
     bool is_forced;         /* and of all others: the user says so */
     size_t streams[STREAMS_LISTED], nstreams;
-    size_t prompt, tokens, nodes, most_nodes;
+    size_t prompt, tokens;
+    size_t slices, nodes, most_nodes; /* slices: nodes that share each stage */
+    double gathered;                  /* of a layer and row, in numbers for each of its width */
+    size_t vocab;
 };
 
 static int read_streams(struct serve_wanted *w, const struct ctl *ctl)
@@ -113,6 +116,9 @@ static void read_numbers(struct serve_wanted *w, const struct ctl *ctl)
     struct serve_plan *p = &w->plan;
     w->prompt = (size_t)opts_int(ctl->opts, "prompt-tokens");
     w->tokens = (size_t)opts_int(ctl->opts, "max-tokens");
+    w->slices = (size_t)opts_int(ctl->opts, "tp");
+    w->gathered = opts_float(ctl->opts, "gather-fwd");
+    w->vocab = (size_t)opts_int(ctl->opts, "vocab");
     w->nodes = opts_is_set(ctl->opts, "nodes") || !p->limits.ranks ? (size_t)opts_int(ctl->opts, "nodes")
                                                                    : p->limits.ranks;
     w->most_nodes = opts_is_set(ctl->opts, "scale-to") ? (size_t)opts_int(ctl->opts, "scale-to") : w->nodes;
@@ -143,6 +149,9 @@ static int read_wanted(struct serve_wanted *w, const struct ctl *ctl)
     if (rc)
         return rc;
     read_numbers(w, ctl);
+    if (w->nodes % w->slices)
+        return ctl_usage(ctl, "--tp %zu does not divide %zu nodes: each stage has as many nodes", w->slices,
+                         w->nodes);
     return w->most_nodes < w->nodes
                ? ctl_usage(ctl, "--scale-to %zu is below the %zu nodes of the first ring", w->most_nodes,
                            w->nodes)
@@ -158,6 +167,11 @@ struct serve_row {
     size_t streams;
     double of_one; /* tokens a second, against one stream on the first ring */
 };
+
+static size_t nodes_of(const struct serve_row *r)
+{
+    return r->f->nodes * r->w->slices;
+}
 
 struct serve_shown {
     struct table *table; /* owned, NULL: CSV or JSON */
@@ -203,10 +217,10 @@ static void add_table_row(struct table *t, const struct serve_row *r)
 {
     const struct serve_forecast *f = r->f;
     char nodes[80], cables[80] = "-";
-    busy_text(nodes, sizeof nodes, f->busy, f->nodes);
+    busy_text(nodes, sizeof nodes, f->busy, f->nodes); /* of those that share a stage, one */
     if (f->nodes > 1)
         busy_text(cables, sizeof cables, f->cable, f->nodes);
-    table_add(t, "%zu\t%zu\t%.4g\t%.4g\t%.2f\t%.4g ms\t%.4g ms\t%.4g ms\t%.4g ms\t%s\t%s", f->nodes,
+    table_add(t, "%zu\t%zu\t%.4g\t%.4g\t%.2f\t%.4g ms\t%.4g ms\t%.4g ms\t%.4g ms\t%s\t%s", nodes_of(r),
               r->streams, f->tokens_per_second, f->tokens_per_second / (double)r->streams, r->of_one,
               f->first / MS, f->first_most / MS, f->gap / MS, f->gap_p99 / MS, nodes, cables);
 }
@@ -214,10 +228,11 @@ static void add_table_row(struct table *t, const struct serve_row *r)
 static json_t *describe(const struct serve_row *r)
 {
     const struct serve_forecast *f = r->f;
-    return json_pack("{s:I s:I s:f s:f s:f s:f s:f s:f s:f s:f s:o s:o}", "nodes", (json_int_t)f->nodes,
-                     "streams", (json_int_t)r->streams, "seconds", f->seconds, "tokens_per_second",
-                     f->tokens_per_second, "per_stream", f->tokens_per_second / (double)r->streams, "of_one",
-                     r->of_one, "first_token_seconds", f->first, "last_first_token_seconds", f->first_most,
+    return json_pack("{s:I s:I s:I s:f s:f s:f s:f s:f s:f s:f s:f s:o s:o}", "nodes",
+                     (json_int_t)nodes_of(r), "tp", (json_int_t)r->w->slices, "streams",
+                     (json_int_t)r->streams, "seconds", f->seconds, "tokens_per_second", f->tokens_per_second,
+                     "per_stream", f->tokens_per_second / (double)r->streams, "of_one", r->of_one,
+                     "first_token_seconds", f->first, "last_first_token_seconds", f->first_most,
                      "gap_seconds", f->gap, "gap_p99_seconds", f->gap_p99, "node_busy",
                      shares(f->busy, f->nodes), "cable_busy", shares(f->cable, f->nodes));
 }
@@ -230,7 +245,7 @@ static void show(struct serve_shown *s, const struct serve_row *r)
     else if (s->rows)
         json_array_append_new(s->rows, describe(r));
     else
-        printf("%zu,%zu,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.4f,%.4f,%.4f\n", f->nodes, r->streams,
+        printf("%zu,%zu,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.4f,%.4f,%.4f\n", nodes_of(r), r->streams,
                f->tokens_per_second, f->tokens_per_second / (double)r->streams, r->of_one, f->first,
                f->first_most, f->gap, f->gap_p99, least_of(f->busy, f->nodes), most_of(f->busy, f->nodes),
                most_of(f->cable, f->nodes));
@@ -247,6 +262,8 @@ static struct serve_shown begin(const struct ctl *ctl, const struct serve_wanted
     } else {
         printf("%zu layers; prompts of %zu tokens, answers of %zu, all asked for at once\n", w->plan.layers,
                w->prompt, w->tokens);
+        if (w->slices > 1)
+            printf("%zu nodes share each stage\n", w->slices);
         s.table =
             table_new("NODES\tSTREAMS\tTOKENS/S\tEACH\tOF ONE\tFIRST TOKEN\tLAST OF THEM\tGAP\tGAP P99\t"
                       "NODES BUSY\tCABLES BUSY");
@@ -272,12 +289,19 @@ static void end(const struct serve_wanted *w, struct serve_shown *s, bool is_who
 static int ring_of(struct serve_ring *ret, const struct serve_wanted *w, size_t nodes)
 {
     struct err err;
-    if (serve_plan_ring(ret, &w->plan, nodes, w->hop, &err))
+    const size_t places = nodes / w->slices;
+    if (serve_plan_ring(ret, &w->plan, places, w->hop, &err))
         return ctl_fail(CTL_FAILED, "%zu nodes: %s", nodes, err.text);
-    for (size_t n = 0; n < nodes && w->is_forced; n++) {
+    for (size_t n = 0; n < places && w->is_forced; n++) {
         ret->stage[n].hop = w->hop[0];
         ret->stage[n].hop_byte = w->hop[1];
     }
+    const bool has_cables = w->plan.limits.ranks > 1 && !w->is_forced;
+    serve_ring_share(ret, &(struct serve_sharing){.slices = w->slices,
+                                                  .layer_bytes = w->gathered * ret->row_bytes,
+                                                  .score_bytes = (double)w->vocab * sizeof(float),
+                                                  .once = w->hop[0],
+                                                  .byte = has_cables ? w->plan.hop[0][1] : w->hop[1]});
     ret->prompt = w->prompt;
     ret->tokens = w->tokens;
     return CTL_OK;

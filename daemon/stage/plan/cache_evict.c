@@ -31,11 +31,10 @@ size_t cache_evict_cache_bytes(const char *root)
     return largest ? largest : USUAL;
 }
 
-/* Twice the cache, which does not give up the oldest first. Written to, as what was never is one
- * page of zeros. */
-int cache_evict_init(struct cache_evict *cold, size_t cache_bytes)
+/* Written to, as what was never is one page of zeros. */
+int cache_evict_init(struct cache_evict *cold, size_t bytes)
 {
-    const size_t bytes = cache_bytes < MOST / 2 ? 2 * cache_bytes : MOST;
+    bytes = bytes < MOST ? bytes : MOST;
     *cold = (struct cache_evict){.at = malloc(bytes), .bytes = bytes};
     if (!cold->at)
         return -ENOMEM;

@@ -13,7 +13,7 @@
 #include "daemon/common/ipc.h"
 
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */
-static const double GATHER_S = 10e-6;  /* of a small message that its receiver reads itself, */
+static const double GATHER_S = 15e-6;  /* of a small message that its receiver reads itself, */
 static const double WOKEN_S = 180e-6;  /* and of a large one, that a thread reads for it */
 static const double SMALL = 64 * 1024; /* bytes; as in slice_lanes.c */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
@@ -182,10 +182,13 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
     return (struct sched_link){cable.transfer + MESSAGE_S, cable.latency + HOP_S};
 }
 
+/* The round trip is that of daemons, who sleep until a message wakes them: half of it is more than
+ * the cable's own. */
 struct gather_way cost_table_gather(const struct cost_table *t, size_t from, size_t to)
 {
     const struct sched_link cable = cable_between(t, from, to, 1);
-    return (struct gather_way){cable.transfer, cable.latency + GATHER_S, cable.latency + WOKEN_S};
+    const double latency = fmax(cable.latency - WOKEN_S, 0);
+    return (struct gather_way){cable.transfer, latency + GATHER_S, latency + WOKEN_S};
 }
 
 double gather_way_seconds(const struct gather_way *way, double bytes)

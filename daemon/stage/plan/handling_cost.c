@@ -18,7 +18,7 @@ enum {
     CHUNKS = PART / CHUNK /* as many wait in a socket */
 };
 /* Of a CPU with AES instructions, where nothing may be timed. */
-static const double USUAL_S = 1.5e-9;
+static const struct handling_cost USUAL = {1.5e-9, 0.6e-9};
 /* The system copies what is sent and what is received, and allocates, wakes and counts meanwhile:
  * together four times as long as the copies alone, as measured over the loopback device. */
 static const double SYSTEM_TIMES = 4;
@@ -44,10 +44,11 @@ static void add(float *restrict to, const float *restrict from, size_t n)
         to[i] += from[i];
 }
 
-/* Returns the seconds that the system takes beside its copies. */
-static double pass_chunk(struct handling *h, size_t chunk, uint8_t *to)
+/* A chunk is sealed, sent and opened; returns the seconds that the copies take. */
+static double pass_chunk(struct handling *h, size_t chunk, const uint8_t *plain, uint8_t *to)
 {
     uint8_t *socket = h->socket + chunk * SEALED, tag[SEAL_TAG], head[SEAL_HEAD];
+    seal_seal(&h->ours, h->sealed, plain, CHUNK);
     const double from = now();
     memcpy(socket, h->sealed, SEALED);
     memcpy(head, socket, SEAL_HEAD);
@@ -55,25 +56,28 @@ static double pass_chunk(struct handling *h, size_t chunk, uint8_t *to)
     memcpy(tag, socket + SEAL_HEAD + CHUNK, SEAL_TAG);
     const double seconds = now() - from;
     seal_open(&h->theirs, head, to, CHUNK, tag);
-    return seconds * (SYSTEM_TIMES - 1);
+    return seconds;
 }
 
-static double handle_part(struct handling *h, size_t part)
+struct seconds {
+    double passed; /* of a part on its way */
+    double copies; /* within that */
+};
+
+static void handle_part(struct seconds *s, struct handling *h, size_t part)
 {
     const size_t n = PART / sizeof(float);
-    double system = 0;
     memcpy(h->sent + part * n, h->grads + part * n, PART);
-    for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
-        const uint8_t *plain = (const uint8_t *)(h->sent + part * n) + chunk * CHUNK;
-        seal_seal(&h->ours, h->sealed, plain, CHUNK);
-        system += pass_chunk(h, chunk, (uint8_t *)(h->received + part * n) + chunk * CHUNK);
-    }
+    const double from = now();
+    for (size_t chunk = 0; chunk < CHUNKS; chunk++)
+        s->copies += pass_chunk(h, chunk, (const uint8_t *)(h->sent + part * n) + chunk * CHUNK,
+                                (uint8_t *)(h->received + part * n) + chunk * CHUNK);
+    s->passed += now() - from;
     add(h->grads + part * n, h->received + part * n, n);
     memcpy(h->sent + part * n, h->grads + part * n, PART); /* the sum, for the others or in place */
-    return system;
 }
 
-double handling_cost(bool may_time)
+struct handling_cost handling_cost(bool may_time)
 {
     static const uint8_t key[32] = {1};
     struct handling h = {.grads = calloc(PARTS, PART),
@@ -81,21 +85,20 @@ double handling_cost(bool may_time)
                          .received = calloc(PARTS, PART),
                          .sealed = calloc(1, SEALED),
                          .socket = calloc(CHUNKS, SEALED)};
-    double each = USUAL_S;
+    struct handling_cost each = USUAL;
     if (may_time && h.grads && h.sent && h.received && h.sealed && h.socket) {
         const struct seal_offer offer = seal_measure();
         const enum seal_suite suite = seal_choose(&offer, &offer);
         seal_init(&h.ours, key, suite);
         seal_init(&h.theirs, key, suite);
-        double seconds = 0;
         for (size_t turn = 0; turn < 2; turn++) { /* the first brings the memory in */
-            const double from = now();
-            double system = 0;
+            const double from = now(), bytes = (double)PARTS * PART;
+            struct seconds s = {0};
             for (size_t part = 0; part < PARTS; part++)
-                system += handle_part(&h, part);
-            seconds = now() - from + system;
+                handle_part(&s, &h, part);
+            each = (struct handling_cost){(now() - from + s.copies * (SYSTEM_TIMES - 1)) / bytes,
+                                          s.passed / bytes};
         }
-        each = seconds / ((double)PARTS * PART);
     }
     free(h.grads);
     free(h.sent);

@@ -8,8 +8,13 @@
 
 #include <stdbool.h>
 
-/* Seconds for each byte that is sent, and one that is received in return. `may_time` false: a job
- * works on this node, and what a usual CPU takes is returned; without memory likewise. */
-double handling_cost(bool may_time);
+/* Seconds for each byte that is sent, and one that is received in return. */
+struct handling_cost {
+    double added; /* of gradients, which are packed and added, and much else of the system's work with them */
+    double gathered; /* of a message of one chunk: sealed, copied and opened */
+};
+/* `may_time` false: a job works on this node, and what a usual CPU takes is returned; without
+ * memory likewise. */
+struct handling_cost handling_cost(bool may_time);
 
 #endif

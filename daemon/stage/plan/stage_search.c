@@ -27,6 +27,7 @@ struct parallel_request search_request(const struct search *s)
                                      .cuts = s->cuts,
                                      .way = s->way,
                                      .grads = s->grads,
+                                     .copied = s->copied,
                                      .handling = s->handling,
                                      .memory = s->memory,
                                      .adapters = s->h->nadapters,

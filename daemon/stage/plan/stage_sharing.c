@@ -6,22 +6,32 @@
 
 #include "daemon/stage/plan/stage_alike.h"
 
+static const double CHUNK = 256 * 1024; /* bytes, as in exchange_impl.h */
+
 /* --- what is gathered ------------------------------------------------------------------------- */
 
-/* Over the slowest cable between two of the nodes, whose CPUs do nothing else meanwhile. */
+/* What is more than a chunk takes the CPUs as long as gradients do: threads pass it on to each other. */
+static double handled(const struct search *s, size_t node, double bytes)
+{
+    const double first = fmin(bytes, CHUNK);
+    return first * s->passing[node] + (bytes - first) * s->handling[node];
+}
+
+/* Over the slowest cable between two of the nodes. Their CPUs seal a part while the cable carries the
+ * one before; over a loopback device the one is the other. */
 static double gather_seconds(const struct sharing_table *s, size_t slices, const size_t *node,
                              const struct slice_traffic *all)
 {
     const size_t nodes = s->whole->nodes;
-    double cable = 0, handled = 0;
-    for (size_t a = 0; a < slices && all->times > 0; a++) {
-        handled = fmax(handled, s->whole->handling[node[a]] * all->bytes);
-        for (size_t b = 0; b < slices; b++)
-            if (b != a)
-                cable = fmax(cable,
-                             gather_way_seconds(&s->way[node[a] * nodes + node[b]], all->bytes / all->times));
-    }
-    return all->times * cable + handled;
+    double most = 0;
+    for (size_t a = 0; a < slices && all->times > 0; a++)
+        for (size_t b = 0; b < slices; b++) {
+            const double bytes = all->bytes / all->times;
+            struct gather_way way = s->way[node[a] * nodes + node[b]];
+            way.byte = fmax(way.byte, handled(s->whole, node[a], bytes) / fmax(bytes, 1));
+            most = b == a ? most : fmax(most, gather_way_seconds(&way, bytes));
+        }
+    return all->times * most;
 }
 
 /* parallel_sharing.gathering. A layer whose forward is done again gathers again. */

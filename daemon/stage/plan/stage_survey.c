@@ -166,6 +166,21 @@ static int search_units(struct search *s, struct err *err)
     return e;
 }
 
+/* Of an adapter after each round. Of a whole model so seldom that it is a hundredth of the time. */
+static bool has_copies(const struct head *h)
+{
+    return h->plan.copies && h->plan.tune.kind == TUNE_LORA;
+}
+
+/* A value and its two moments, of all adapters. */
+static size_t copied_of(const struct head *h, size_t unit)
+{
+    size_t values = 0;
+    for (size_t a = 0; a < h->nadapters && has_copies(h); a++)
+        values += tune_unit_elements(job_plan_tune(&h->plan, a), h->family, &h->config, unit);
+    return 3 * sizeof(float) * values;
+}
+
 static void search_ways(struct search *s)
 {
     static const double MANY = 1e6; /* bytes */
@@ -176,15 +191,22 @@ static void search_ways(struct search *s)
             s->way[from * s->nodes + to] =
                 (struct parallel_way){(many.transfer - none.transfer) / MANY, none.transfer, none.latency};
         }
-    const bool may_share = job_plan_pipelines(&s->h->plan) > 1 || s->h->spec.any_parallel;
-    const double own = may_share ? handling_cost(!s->h->planning.must_not_time) : 0;
-    for (size_t n = 0; n < s->nodes; n++) /* in proportion, as nodes are not asked */
-        s->handling[n] = own * (n ? cost_table_slowness(s->timed, n) : 1);
+    const bool has_company =
+        s->nodes > 1 && (job_plan_pipelines(&s->h->plan) > 1 || s->h->spec.any_parallel || has_copies(s->h));
+    const struct handling_cost own =
+        has_company ? handling_cost(!s->h->planning.must_not_time) : (struct handling_cost){0, 0};
+    for (size_t n = 0; n < s->nodes; n++) { /* in proportion, as nodes are not asked */
+        const double slow = n ? cost_table_slowness(s->timed, n) : 1;
+        s->handling[n] = own.added * slow;
+        s->passing[n] = own.gathered * slow;
+    }
     const double step = s->tokens[0] * (double)s->cut[0].microbatches;
     for (size_t c = 0; c < s->cuts; c++)
         s->cut[c].message = s->tokens[c] * (double)s->h->plan.dim * sizeof(float);
-    for (size_t u = 0; u < s->units; u++)
+    for (size_t u = 0; u < s->units; u++) {
         s->grads[u] = (size_t)replicas_unit_bytes_sent(&s->h->plan, &s->h->config, u, step);
+        s->copied[u] = copied_of(s->h, u);
+    }
 }
 
 /* What is left for the units of each node. */
@@ -227,6 +249,7 @@ void search_done(struct search *s)
     }
     free(s->place);
     free(s->grads);
+    free(s->copied);
     parallel_question_done(&s->question);
     if (s->timed)
         cost_table_free(s->timed);
@@ -235,10 +258,11 @@ void search_done(struct search *s)
 static int make_room(struct search *s, struct err *err)
 {
     s->grads = calloc(s->units, sizeof *s->grads);
+    s->copied = calloc(s->units, sizeof *s->copied);
     for (size_t c = 0; c < s->cuts; c++) {
         s->cost[c] = calloc(s->nodes * s->units, sizeof *s->cost[c]);
         s->bytes[c] = calloc((3 + s->nodes) * s->units, sizeof *s->bytes[c]);
-        if (!s->cost[c] || !s->bytes[c] || !s->grads)
+        if (!s->cost[c] || !s->bytes[c] || !s->grads || !s->copied)
             return err_set(err, -ENOMEM, "out of memory");
         s->cut[c].cost = s->cost[c];
         s->cut[c].slot = s->bytes[c];

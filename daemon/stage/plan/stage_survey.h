@@ -23,7 +23,9 @@ struct search {
                                           what of the last it does not have yet */
     struct parallel_way way[JOB_MAX_RANKS * JOB_MAX_RANKS];
     size_t *grads;                  /* owned: [units] */
+    size_t *copied;                 /* owned: [units] of copies after a round, where there are any */
     double handling[JOB_MAX_RANKS]; /* by node, as in parallel_request */
+    double passing[JOB_MAX_RANKS];  /* by node: of a byte that is gathered */
     size_t memory[JOB_MAX_RANKS];   /* for units, what `taken` is left out of */
     size_t taken[JOB_MAX_RANKS];
     struct cost_table *timed; /* owned */

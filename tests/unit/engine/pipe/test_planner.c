@@ -269,6 +269,46 @@ static void test_recompute_is_paid_for(void **state)
     assert_true(again.again[0]);
 }
 
+/* Two nodes with a layer of 1 s forward and 1 s back, two microbatches: 6 s, in which node 1 begins
+ * after 1 s. A layer's copy has 100 bytes. */
+static void test_copies(void **state)
+{
+    static const size_t first[] = {0, 1, 2}, copied[] = {0, 100, 100, 0};
+    static const struct {
+        struct planner_copy copy[2];
+        double more;
+    } known[] = {{{{0.01, 0}, {0, 0}}, 1},        /* it computes from the beginning */
+                 {{{0, 0}, {0.01, 0}}, 0},        /* it waits as long */
+                 {{{0, 0}, {0.015, 0}}, 0.5},     /* and not longer */
+                 {{{0, 0.03}, {0, 0.08}}, 8 - 6}, /* seconds of a cable, which bound the step */
+                 {{{0.01, 0.03}, {0.01, 0.05}}, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        uint64_t seed = 5;
+        static struct world w;
+        struct planner_found found, second;
+        struct planner_parts parts;
+        struct err err;
+        make_world(&w, 2, 2, 2, 1, &seed);
+        for (size_t k = 0; k < 2 * 4; k++) {
+            const double f = k % 4 == 1 || k % 4 == 2 ? 1 : 0;
+            w.cost[0][k] = (struct sched_cost){f, f, 0, f, 0};
+        }
+        w.cut[0].link = NULL;
+        w.cut[0].copy = known[i].copy;
+        w.req.copied = copied;
+        w.req.schedule = "1f1b";
+        w.req.chunks = 1;
+        w.req.first = first;
+        assert_int_equal(planner_search(&found, &second, &w.req, &err), 0);
+        assert_float_equal(found.seconds, 6 + known[i].more, 1e-9);
+        assert_float_equal(found.sums, 0, 1e-9);
+        assert_int_equal(planner_explain(&parts, &found, &w.req, &err), 0);
+        assert_float_equal(parts.update, known[i].more, 1e-9);
+        assert_float_equal(parts.sums, 0, 1e-9);
+    }
+}
+
 static void test_refusals(void **state)
 {
     uint64_t seed = 5;
@@ -454,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_what_need_not_travel),
         cmocka_unit_test(test_recompute_is_paid_for),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_what_a_node_has_already),
         cmocka_unit_test(test_large_steps),
         cmocka_unit_test(test_refusals),

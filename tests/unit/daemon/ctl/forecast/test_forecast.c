@@ -198,6 +198,87 @@ static void replicas_add_up_their_gradients(void **state)
     forecast_done(&f);
 }
 
+/* Two layers on two nodes that share them: half of 1 s each for F, I and W, and what they gather.
+ * A message takes 0.25 s and 100 bytes a second. */
+static const struct forecast_request shared = {.schedule = "1f1b",
+                                               .nodes = 1,
+                                               .layers = 2,
+                                               .microbatches = 1,
+                                               .replicas = 1,
+                                               .slices = 2,
+                                               .gathered = 650,
+                                               .gathered_back = 1050,
+                                               .forward = 1,
+                                               .input = 1,
+                                               .weights = 1,
+                                               .rate = 100,
+                                               .latency = 0.25,
+                                               .message = 100,
+                                               .kept = 1000,
+                                               .params = 800,
+                                               .param_bytes = 16,
+                                               .grad_bytes = 4};
+
+static void nodes_that_share_a_stage_gather(void **state)
+{
+    (void)state;
+    const double forward = 0.5 + 4 * 0.25 + 325 / 100.0, input = 0.5 + 7 * 0.25 + 525 / 100.0,
+                 weights = 0.5 + 2 * 0.25 + 225 / 100.0, /* not the two outputs of a message each */
+        update = 7 * 0.25 + 400 * 4 / 2 / 100.0;         /* half of 400 gradients of a layer */
+    struct forecast f = make(&shared);
+    assert_float_equal(f.updating, 2 * update, 1e-9);
+    assert_float_equal(f.seconds, 2 * (forward + input + weights + update), 1e-9);
+    assert_float_equal(f.node[0].busy, f.seconds, 1e-9);
+    assert_float_equal(f.bubble, 0, 1e-9);
+    assert_float_equal(f.node[0].gathering, f.seconds - 2 * 1.5, 1e-9);
+    assert_float_equal(f.node[0].gathered, 2 * (325 + 525 + 225) + 1600, 1e-9);
+    /* Of what a layer keeps, its input whole; and all of the weights. */
+    assert_float_equal(f.node[0].memory, 2 * (100 + 900 / 2.0) + 800 * 16, 1e-9);
+    forecast_done(&f);
+
+    /* An adapter: W gathers nothing, and neither does the update. */
+    struct forecast_request req = shared;
+    req.adapters = 1;
+    f = make(&req);
+    assert_float_equal(f.seconds, 2 * (forward + input + 0.5), 1e-9);
+    assert_float_equal(f.node[0].gathered, 2 * (325 + 525), 1e-9);
+    forecast_done(&f);
+
+    /* A forward that is done again gathers again. */
+    req.recompute = FORECAST_LAYER;
+    f = make(&req);
+    assert_float_equal(f.seconds, 2 * (2 * forward + input + 0.5), 1e-9);
+    assert_float_equal(f.node[0].gathered, 2 * (2 * 325 + 525), 1e-9);
+    forecast_done(&f);
+}
+
+static void nodes_that_share_stages_divide_the_work(void **state)
+{
+    (void)state;
+    struct forecast_request req = plain;
+    req.slices = 2;
+    struct forecast f = make(&req);
+    assert_float_equal(f.seconds, 66 / 2.0, 1e-9);
+    assert_float_equal(f.node[0].to_next, 800, 0); /* each hands on whole rows */
+    forecast_done(&f);
+
+    /* Two stages of a layer: (m + p - 1) F, m (R + B), (p - 1) B. */
+    req.nodes = req.layers = req.microbatches = 2;
+    req.schedule = "gpipe";
+    req.recompute = FORECAST_STAGE;
+    f = make(&req);
+    assert_float_equal(f.seconds, 3 * 0.5 + 2 * (0.5 + 1) + 1, 1e-9);
+    forecast_done(&f);
+
+    /* Replicas add up as much: each node has all gradients. */
+    req = shared;
+    req.replicas = 2;
+    req.overlap = FORECAST_BEHIND;
+    f = make(&req);
+    assert_float_equal(f.reducing, 800 * 4 / 100.0 + 2 * 0.25, 1e-9);
+    forecast_done(&f);
+}
+
 static void a_thousand_nodes_are_none_too_many(void **state)
 {
     (void)state;
@@ -238,6 +319,8 @@ int main(void)
         cmocka_unit_test(nodes_short_of_memory_do_forwards_again),
         cmocka_unit_test(slow_links_cost_time),
         cmocka_unit_test(replicas_add_up_their_gradients),
+        cmocka_unit_test(nodes_that_share_a_stage_gather),
+        cmocka_unit_test(nodes_that_share_stages_divide_the_work),
         cmocka_unit_test(a_thousand_nodes_are_none_too_many),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -112,6 +112,37 @@ static void a_long_prompt_is_read_in_pieces(void **state)
     serve_forecast_done(&far);
 }
 
+/* Two layers on two nodes that share them: half of the work, eight gatherings of 0.01 s and half of
+ * 200 bytes a layer and row, one more of 0.01 s and half of 400 bytes for a token. */
+static void nodes_that_share_a_stage_gather(void **state)
+{
+    (void)state;
+    struct world w;
+    make_world(&w, 1, 1);
+    w.stage[0].layers = 2;
+    w.stage[0].choices = (struct rows_line){2, {1, 2}, {0.3, 0.4}};
+    w.stage[0].position = 1;
+    serve_ring_share(&w.ring, &(struct serve_sharing){.slices = 1, .once = 1, .byte = 1});
+    assert_float_equal(w.stage[0].gather, 0, 0);
+    assert_float_equal(w.stage[0].position, 1, 0);
+    const struct serve_sharing two = {
+        .slices = 2, .layer_bytes = 200, .score_bytes = 400, .once = 0.01, .byte = 0.001};
+    serve_ring_share(&w.ring, &two);
+    assert_float_equal(w.stage[0].position, 0.5, 1e-12);
+    w.stage[0].position = 0;
+    struct serve_forecast f = run(&w.ring);
+    const double behind = 0.15 + 0.01 + 0.2;
+    assert_float_equal(f.gap, 0.5 + 0.08 + 0.2 + behind, 1e-9);
+    assert_float_equal(f.first, 0.5 + 0.08 + 8 * 0.2 + behind, 1e-9);
+    serve_forecast_done(&f);
+
+    /* Two streams in one microbatch: one gathering of both tokens' scores. */
+    w.ring.streams = 2;
+    f = run(&w.ring);
+    assert_float_equal(f.gap, 0.5 + 0.08 + 2 * 0.2 + 0.2 + 0.01 + 2 * 0.2, 1e-9);
+    serve_forecast_done(&f);
+}
+
 static void the_same_comes_out_again(void **state)
 {
     (void)state;
@@ -148,6 +179,7 @@ int main(void)
         cmocka_unit_test(streams_share_microbatches),
         cmocka_unit_test(a_slow_cable_shows),
         cmocka_unit_test(a_long_prompt_is_read_in_pieces),
+        cmocka_unit_test(nodes_that_share_a_stage_gather),
         cmocka_unit_test(the_same_comes_out_again),
         cmocka_unit_test(what_takes_no_time_is_refused),
     };

@@ -54,7 +54,7 @@ static void test_all_of_it_is_read(void **state)
 {
     struct cache_evict cold;
     (void)state;
-    assert_int_equal(cache_evict_init(&cold, 1 << 20), 0);
+    assert_int_equal(cache_evict_init(&cold, 2 << 20), 0);
     assert_int_equal(cold.bytes, 2 << 20);
     unsigned sum = 0;
     for (unsigned i = 0; i < (2 << 20) / 64; i++) /* each line once */
