@@ -16,13 +16,18 @@
 #include "num/integer_isa.h"
 #include "num/simd.h"
 #include "num/tile/packed_trans.h"
+#if defined __AMX_INT8__
+#include "num/amx.h"
+#endif
 
-#if defined __AVX512VNNI__
-enum { MR = 12, FOURS = 1, NC = 256 };
+#if defined __AMX_INT8__
+enum { MR = 32, FOURS = 0, NC = 512, DEEP = AMX_CELLS, IN_ROWS = 1 };
+#elif defined __AVX512VNNI__
+enum { MR = 12, FOURS = 1, NC = 256, DEEP = 1, IN_ROWS = 0 };
 #elif defined __AVXVNNI__
-enum { MR = 6, FOURS = 1, NC = 128 };
+enum { MR = 6, FOURS = 1, NC = 128, DEEP = 1, IN_ROWS = 0 };
 #else
-enum { MR = 6, FOURS = 0, NC = 128 };
+enum { MR = 6, FOURS = 0, NC = 128, DEEP = 1, IN_ROWS = 0 };
 #endif
 enum {
     VECTORS = 2,
@@ -37,6 +42,56 @@ enum {
 
 /* --- multiplying --- */
 
+/* What sums of whole numbers stand for. */
+INLINE void add_scaled(float *to, vi sums, vf scale, bool accumulate)
+{
+    const vf y = __builtin_convertvector(sums, vf) * scale;
+    store(to, accumulate ? load(to) + y : y);
+}
+
+#if defined __AMX_INT8__
+/* Two by two tiles of sums. Of A a row's cells lie together, as of B a step's do. */
+static void tile(const struct packed_tile *t)
+{
+    _Alignas(AMX_BYTES) vi sums[MR][VECTORS];
+    const float *a = t->a, *b = t->b, *by_a = a + t->k * MR, *by_b = b + t->k * NR;
+    const size_t apart = t->k * PER, row = sizeof *sums;
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+    AMX_ZERO(3);
+    for (size_t p = 0; p < t->k; p += DEEP, a += DEEP, b += DEEP * NR) {
+        AMX_LOAD(4, a, apart);
+        AMX_LOAD(6, b, row);
+        AMX_SIGNED(0, 4, 6);
+        AMX_LOAD(7, b + VL, row);
+        AMX_SIGNED(1, 4, 7);
+        AMX_LOAD(5, a + AMX_ROWS * t->k, apart);
+        AMX_SIGNED(2, 5, 6);
+        AMX_SIGNED(3, 5, 7);
+    }
+    AMX_STORE(&sums[0][0], 0, row);
+    AMX_STORE(&sums[0][1], 1, row);
+    AMX_STORE(&sums[AMX_ROWS][0], 2, row);
+    AMX_STORE(&sums[AMX_ROWS][1], 3, row);
+    for (size_t i = 0; i < MR; i++)
+        UNROLL
+    for (size_t j = 0; j < VECTORS; j++)
+        add_scaled(t->c + i * t->ldc + j * VL, sums[i][j], load(by_b + j * VL) * splat(by_a[i]),
+                   t->accumulate);
+}
+
+static void begin(void)
+{
+    const struct amx_shape shape = amx_shape();
+    amx_begin(&shape);
+}
+
+static void end(void)
+{
+    amx_end();
+}
+#else
 INLINE vi splat_cell(const float *p)
 {
     int32_t bits; /* as a float it may be a NaN, which arithmetic would change */
@@ -105,12 +160,10 @@ static void tile(const struct packed_tile *t)
     UNROLL
     for (size_t i = 0; i < MR; i++)
         UNROLL
-    for (size_t j = 0; j < VECTORS; j++) {
-        float *to = t->c + i * t->ldc + j * VL;
-        const vf y = __builtin_convertvector(acc[i][j], vf) * (columns[j] * splat(by_a[i]));
-        store(to, t->accumulate ? load(to) + y : y);
-    }
+    for (size_t j = 0; j < VECTORS; j++)
+        add_scaled(t->c + i * t->ldc + j * VL, acc[i][j], columns[j] * splat(by_a[i]), t->accumulate);
 }
+#endif
 
 /* --- numbers in bytes --- */
 
@@ -148,14 +201,28 @@ INLINE vi nearest(vf x, vf inverse)
     return (vi)(x * inverse + splat(0x1.8p23f)) - MAGIC;
 }
 
-/* Where a number is at least −127, 128 more is positive: cut off, it is rounded down. */
+/* Where a number is at least −127, 128 more is positive: cut off, it is rounded down. What is added
+ * is 128 + (noise + ½) / 256, put together as the bits of that float. No number is off 127 by so
+ * much that it would become 128. */
 INLINE vi drawn(vf x, vf inverse, const uint8_t *noise)
 {
+    enum { MORE_AND_HALF = 0x43000080 };
     vb byte;
     memcpy(&byte, noise, sizeof byte);
-    const vf up = (__builtin_convertvector(__builtin_convertvector(byte, vi), vf) + 0.5f) * (1.0f / 256);
-    const vi n = __builtin_convertvector(x * inverse + (up + (float)MORE), vi) - MORE;
-    return larger(-larger(-n, -TOP - (vi){0}), -TOP - (vi){0});
+    const vf more = (vf)((__builtin_convertvector(byte, vi) << 8) | MORE_AND_HALF);
+    return __builtin_convertvector(x * inverse + more, vi) - MORE;
+}
+
+INLINE int32_t largest(vi v)
+{
+#if defined __AVX512F__
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t best = v[0];
+    for (int i = 1; i < VL; i++)
+        best = v[i] > best ? v[i] : best;
+    return best;
+#endif
 }
 
 /* Fetches what comes next. */
@@ -168,9 +235,7 @@ INLINE float most_of(const float *src, size_t n, const float *next)
         if (i % TRANS_LINE == 0)
             __builtin_prefetch(next + i);
     }
-    int32_t best = 0;
-    for (int i = 0; i < VL; i++)
-        best = most[i] > best ? most[i] : best;
+    const int32_t best = largest(most);
     float ret;
     memcpy(&ret, &best, sizeof ret);
     return ret;
@@ -181,6 +246,13 @@ INLINE void put(int8_t *to, vi n, size_t m, const int more)
 {
     const vs bytes = __builtin_convertvector(n + more, vs);
     memcpy(to, &bytes, m == VL ? sizeof bytes : (m + PER - 1) / PER * PER);
+}
+
+/* Numbers beyond the last, up to whole steps of cells, are 0. */
+INLINE void put_zeros(int8_t *to, size_t n)
+{
+    const size_t done = (n + PER - 1) / PER * PER;
+    memset(to + done, 0, (n + PER * DEEP - 1) / (PER * DEEP) * (PER * DEEP) - done);
 }
 
 static float of_a(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
@@ -202,11 +274,13 @@ static float of_a(float *dst, const float *src, size_t n, const float *next, con
         if (inverse > 0)
             q = noise ? drawn(load_m(src + i, m), splat(inverse), bytes)
                       : nearest(load_m(src + i, m), splat(inverse));
-        sum += q;
+        if (FOURS)
+            sum += q;
         put(to + i, q, m, 0);
     }
+    put_zeros(to, n);
     *ret_sum = 0;
-    for (int i = 0; i < VL; i++)
+    for (int i = 0; FOURS && i < VL; i++)
         *ret_sum += sum[i];
     return scale;
 }
@@ -221,6 +295,7 @@ static float of_b(float *dst, const float *src, size_t n, const float *next)
         const vi q = inverse > 0 ? nearest(load_m(src + i, m), splat(inverse)) : (vi){0};
         put(to + i, q, m, FOURS ? MORE : 0);
     }
+    put_zeros(to, n);
     return scale;
 }
 
@@ -251,7 +326,8 @@ INLINE void columns(float *dst, const float *src, size_t lds, size_t k, size_t n
 {
     vf scale[VECTORS], inverse[VECTORS];
     column_scales(scale, inverse, src, lds, k, n, whole);
-    for (size_t p = 0; p < k; p += PER, dst += NR)
+    const size_t cells = (k + PER * DEEP - 1) / (PER * DEEP) * DEEP;
+    for (size_t p = 0; p < cells * PER; p += PER, dst += NR)
         for (size_t j = 0; j < VECTORS; j++) {
             vu cell = {0};
             UNROLL
@@ -299,8 +375,14 @@ const struct packed_kernels BYTES = {
     .nr = NR,
     .per = PER,
     .tail = TAIL,
+    .deep = DEEP,
     .nc = NC,
+    .in_rows = IN_ROWS,
     .tile = tile,
+#if defined __AMX_INT8__
+    .begin = begin,
+    .end = end,
+#endif
     .pack_trans_mr = pack_trans_mr,
     .pack_trans_nr = pack_trans_nr,
     .bytes = &bytes,
