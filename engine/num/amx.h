@@ -41,6 +41,15 @@ static inline __attribute__((always_inline)) void amx_end(void)
     __asm__ volatile("tilerelease");
 }
 
+/* Asks for n rows of two tiles of floats, ldc floats from one another. */
+static inline __attribute__((always_inline)) void amx_fetch(const float *next, size_t ldc, size_t n)
+{
+    for (size_t i = 0; i < n; i++, next += ldc) {
+        __builtin_prefetch(next, 1);
+        __builtin_prefetch(next + AMX_CELLS, 1);
+    }
+}
+
 /* Rows are `apart` bytes from one another. Tiles are named by their numbers. */
 #define AMX_LOAD(tile, from, apart)                                                                          \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                                                      \

@@ -14,9 +14,9 @@ enum { MR = 2 * AMX_ROWS, NR = 2 * AMX_CELLS, ROW = NR * sizeof(float) };
 /* Two by two tiles of C. Of A a row's cells lie together, as of B a step's do. */
 static void tile(const struct packed_tile *t)
 {
-    const float *a = t->a, *b = t->b;
+    const float *a = t->a, *b = t->b, *next = t->next_c;
     float *below = t->c + AMX_ROWS * t->ldc;
-    const size_t apart = t->k * sizeof *a, row = t->ldc * sizeof *below;
+    const size_t apart = t->k * sizeof *a, row = t->ldc * sizeof *below, fetched = MR * AMX_CELLS / t->k;
     if (t->accumulate) {
         AMX_LOAD(0, t->c, row);
         AMX_LOAD(1, t->c + AMX_CELLS, row);
@@ -28,7 +28,8 @@ static void tile(const struct packed_tile *t)
         AMX_ZERO(2);
         AMX_ZERO(3);
     }
-    for (size_t p = 0; p < t->k; p += AMX_CELLS, a += AMX_CELLS, b += AMX_CELLS * NR) {
+    for (size_t p = 0; p < t->k;
+         p += AMX_CELLS, a += AMX_CELLS, b += AMX_CELLS * NR, next += fetched * t->ldc) {
         AMX_LOAD(4, a, apart);
         AMX_LOAD(6, b, ROW);
         AMX_BF16(0, 4, 6);
@@ -37,6 +38,7 @@ static void tile(const struct packed_tile *t)
         AMX_LOAD(5, a + AMX_ROWS * t->k, apart);
         AMX_BF16(2, 5, 6);
         AMX_BF16(3, 5, 7);
+        amx_fetch(next, t->ldc, fetched);
     }
     AMX_STORE(t->c, 0, row);
     AMX_STORE(t->c + AMX_CELLS, 1, row);
