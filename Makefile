@@ -51,12 +51,14 @@ DAEMON_LIBS := -lmicrohttpd -lsqlite3 -linih -ljansson
 
 # --- sources -------------------------------------------------------------------------------------------------
 net_src    := $(sort $(wildcard net/*.c net/*/*.c))
-# kernels.c, integer.c and packed.c are compiled once per instruction set (below); everything else once.
+# kernels.c, integer.c, integer_tiles.c and those of tile/packed are compiled once per instruction set (below); everything else once.
 kern_src   := engine/num/kernels.c
 int_src    := engine/num/integer.c
+tiles_src  := engine/num/integer_tiles.c
 packed_src := engine/num/tile/packed.c
 bytes_src  := engine/num/tile/packed_bytes.c
-engine_src := $(filter-out $(kern_src) $(int_src) $(packed_src) $(bytes_src),$(sort $(wildcard engine/*.c engine/*/*.c engine/*/*/*.c)))
+amx_src    := engine/num/tile/packed_amx.c
+engine_src := $(filter-out $(kern_src) $(int_src) $(tiles_src) $(packed_src) $(bytes_src) $(amx_src),$(sort $(wildcard engine/*.c engine/*/*.c engine/*/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
 kern_isas  := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
@@ -72,10 +74,13 @@ kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-v
 kern_bf16  := $(kern_avx512) -mavx512bf16
 kern_vnni  := $(kern_avx512) -mavx512vnni
 kern_avxvnni := $(kern_avx2) -mavxvnni
+kern_amx   := $(kern_vnni) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 int_isas   := base $(if $(filter x86_64,$(ARCH)),avx2 avxvnni vnni)
+bytes_isas := $(int_isas) $(if $(filter x86_64,$(ARCH)),amx)
 packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2 avx512 bf16)
-kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o $(B)/engine/num/packed_bytes.$(i).o) \
-              $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
+kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
+              $(foreach i,$(bytes_isas),$(B)/engine/num/integer_tiles.$(i).o $(B)/engine/num/packed_bytes.$(i).o) \
+              $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o) $(if $(filter x86_64,$(ARCH)),$(call obj,$(amx_src)))
 
 # The daemon's rooms, one folder each (docs/ARCHITECTURE.md). Each program's folder has one main.c; the rest of a room is a library,
 # so that tests link what the programs do.
@@ -144,14 +149,20 @@ int_speed  = $(if $(filter base-x86_64,$(1)-$(ARCH)),-O1,$(fast))
 $(B)/engine/num/integer.%.o: $(int_src)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [$*]) $(CC) $(kern_flags) $(call int_speed,$*) -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DINTEGERS=int_kernels_$* $(inc_engine) -c -o $@ $<
+$(B)/engine/num/integer_tiles.%.o: $(tiles_src)
+	@mkdir -p $(@D)
+	$(call say,CC,$< [$*]) $(CC) $(kern_flags) $(fast) -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DTILES=int_tiles_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/packed.%.o: $(packed_src)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [$*]) $(CC) $(kern_flags) $(fast) $(kern_$*) $(kern_plain) -DPACKED=packed_kernels_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/packed_bytes.%.o: $(bytes_src)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [$*]) $(CC) $(kern_flags) $(fast) -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DBYTES=packed_bytes_$* $(inc_engine) -c -o $@ $<
+$(B)/engine/num/tile/packed_amx.o: $(amx_src)
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(kern_flags) $(fast) $(kern_amx) $(kern_plain) $(inc_engine) -c -o $@ $<
 $(B)/engine/num/gemm.o: BASE += -isystem $(BLASINC)
-$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1) $(foreach i,$(packed_isas),-DHAVE_PACKED_$(i)=1)
+$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1) $(foreach i,$(bytes_isas),-DHAVE_BYTES_$(i)=1) $(foreach i,$(packed_isas),-DHAVE_PACKED_$(i)=1)
 $(B)/engine/%.o: engine/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_engine) -c -o $@ $<
@@ -176,7 +187,7 @@ $(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS) $(bench_libs)
 $(B)/tests/bench/bench_serve: bench_libs := -lcurl
 $(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
-$(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
+$(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16,--wrap=isa_pick_packed_amx
 $(B)/tests/unit/daemon/stage/serve/test_serve $(B)/tests/unit/daemon/stage/serve/test_serve_ahead: LDBASE += -Wl,--wrap=draft_cost_saw
 $(B)/tests/unit/daemon/fetch/test_power_cut $(B)/tests/unit/daemon/fetch/test_power_cut_file: LDBASE += $(foreach f,openat pwrite write ftruncate fsync fdatasync renameat unlinkat mkdirat boot_id syncer_ask syncer_forget,-Wl,--wrap=$(f))
 $(B)/tests/unit/engine/num/test_gemm_bytes: LDBASE += -Wl,--wrap=isa_pick_packed_bytes

@@ -264,7 +264,7 @@ static void open_members(struct node *n)
                       &err))
         log_warning("%s", err.text);
     n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
-    snprintf(self.kernels, sizeof self.kernels, "%s", isa_pick()->isa);
+    snprintf(self.kernels, sizeof self.kernels, "%s", isa_rounding());
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
     if (opts_str(n->opts, "ring"))

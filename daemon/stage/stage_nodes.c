@@ -119,16 +119,29 @@ static const char *kernels_of(const json_t *nodes, size_t place)
     return kernels ? kernels : "";
 }
 
+void stage_nodes_without_bf16(json_t *nodes)
+{
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const char *kernels = kernels_of(nodes, i);
+        const size_t n = strcspn(kernels, "/");
+        if (kernels[n])
+            json_object_set_new(json_array_get(nodes, i), "kernels", json_stringn(kernels, n));
+    }
+}
+
+static bool is_fused(const char *kernels)
+{
+    static const char *const fused[] = {"avx2", "avx512", "avx512/amx", "neon"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++)
+        is = is || !strcmp(kernels, fused[i]);
+    return is;
+}
+
 /* tests/unit/engine/num/test_adamw_bits.c holds the tables to it. */
 static bool updates_alike(const char *a, const char *b)
 {
-    static const char *const fused[] = {"avx2", "avx512", "neon"};
-    bool has_a = false, has_b = false;
-    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
-        has_a = has_a || !strcmp(a, fused[i]);
-        has_b = has_b || !strcmp(b, fused[i]);
-    }
-    return has_a && has_b;
+    return is_fused(a) && is_fused(b);
 }
 
 uint32_t stage_nodes_apart(const json_t *nodes, bool updates)

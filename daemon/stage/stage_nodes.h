@@ -20,9 +20,11 @@
 size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks, const json_t *wanted,
                           uint32_t apart);
 /* Those whose CPUs round otherwise than the first node's, a bit each: other kernels compute there
- * (num_isa). updates: only where AdamW's update has other bits, which kernels with a fused
+ * (isa_rounding). updates: only where AdamW's update has other bits, which kernels with a fused
  * multiply-add have alike. Whose kernels are not known counts as the first's. */
 uint32_t stage_nodes_apart(const json_t *nodes, bool updates);
+/* The kernels of all, without what counts for products in bf16 alone: what stands behind "/". */
+void stage_nodes_without_bf16(json_t *nodes);
 /* What each of them computes with, as "a and b with avx2, c with neon"; those not known are left
  * out. */
 void stage_nodes_kernels_text(char *text, size_t size, const json_t *nodes);

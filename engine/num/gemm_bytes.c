@@ -40,7 +40,7 @@ static struct bytes_block bytes_of(const struct num *num, struct mat w)
 static void bytes_pack(const struct num *num, const struct bytes_block *m, struct mat w, struct row_span s,
                        size_t col, size_t cols)
 {
-    const struct int_kernels *k = num_integers(num);
+    const struct int_tiles *k = num_int_tiles(num);
     const size_t row_bytes = convert_row_bytes(w);
     const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
     for (size_t r = 0; r < s.rows; r += tall) {
@@ -67,9 +67,9 @@ static void bytes_pack(const struct num *num, const struct bytes_block *m, struc
 static void bytes_tiles(const struct num *num, const struct bytes_block *m, float *y, struct mat w, size_t n,
                         struct row_span s, size_t col, size_t cols, bool accumulate)
 {
-    const struct int_kernels *k = num_integers(num);
+    const struct int_tiles *k = num_int_tiles(num);
     const size_t each = int_group(w.quant->group), sides = quant_groups(w.quant->group, cols);
-    for (size_t i = 0; i < n; i += INT_TILE)
+    for (size_t i = 0; i < n; i += k->many)
         for (size_t r = 0; r < s.rows; r += k->tall) {
             struct int_row x = int_row_at(num, w, i);
             x.bytes += col;
@@ -77,7 +77,7 @@ static void bytes_tiles(const struct num *num, const struct bytes_block *m, floa
             x.sum += col / each;
             k->tile(&(struct int_tile){.y = y + i * w.rows + s.row + r,
                                        .ldy = w.rows,
-                                       .n = n - i < INT_TILE ? n - i : INT_TILE,
+                                       .n = n - i < k->many ? n - i : k->many,
                                        .rows = s.rows - r < k->tall ? s.rows - r : k->tall,
                                        .x = x,
                                        .x_bytes = int_row_bytes(w),
@@ -104,7 +104,9 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
         for (size_t col = 0; col < w.cols; col += BLOCK_COLS) {
             const size_t cols = w.cols - col < BLOCK_COLS ? w.cols - col : BLOCK_COLS;
             bytes_pack(num, &m, w, s, col, cols);
+            num_int_tiles(num)->begin(w.quant->group);
             bytes_tiles(num, &m, y, w, n, s, col, cols, accumulate);
+            num_int_tiles(num)->end();
         }
     }
 }
@@ -112,7 +114,8 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
 /* Rows of x that the panel holds: whole tiles, if not all of them. */
 static size_t bytes_rows(const struct num *num, struct mat w)
 {
-    return num_panel(num).floats * sizeof(float) / int_row_bytes(w) / INT_TILE * INT_TILE;
+    const size_t many = num_int_tiles(num)->many;
+    return num_panel(num).floats * sizeof(float) / int_row_bytes(w) / many * many;
 }
 
 bool bytes_applies(const struct num *num, struct mat w, size_t n)

@@ -4,8 +4,8 @@
  * numbers of 16 bits (of 23 where W is in blocks) with a scale for each group, a sum within a
  * group is exact, and only the groups' sums are scaled and added in f32. So all tables give the
  * same bits: what they compute is written without fused operations, in an order that no width
- * changes. integer.c is compiled once per instruction set, each object exporting one table; isa.c
- * picks. A kernel works on one thread and never allocates. */
+ * changes. integer.c and integer_tiles.c are compiled once per instruction set, each object
+ * exporting one table; isa.c picks. A kernel works on one thread and never allocates. */
 #ifndef NUM_INTEGER_H
 #define NUM_INTEGER_H
 
@@ -19,7 +19,7 @@
 enum {
     INT_STEP = 64,  /* elements at once; x is padded to it with zeros */
     INT_ROWS = 4,   /* rows of W at once */
-    INT_TILE = 6,   /* many rows: rows of x at once */
+    INT_MANY = 16,  /* many rows: most rows of x at once */
     INT_TALL = 32,  /* most rows of W in a panel */
     INT_SPAN = 256, /* of blocks: columns at once, one large block or eight small ones */
 };
@@ -155,8 +155,9 @@ struct int_panel {
     float *scale, *bias;
 };
 
-/* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ INT_TILE and r < rows ≤ tall, over
- * `groups` groups of x. x is as quantize makes INT_TILES, from the panel's first column on. */
+/* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ many and r < rows ≤ tall, over
+ * `groups` groups of x. x is as quantize makes INT_TILES, from the panel's first column on; there is
+ * memory for the bytes of `many` rows. */
 struct int_tile {
     float *y;
     size_t ldy, n, rows;
@@ -170,7 +171,6 @@ struct int_tile {
 struct int_kernels {
     const char *isa;
     bool fours; /* the CPU multiplies bytes, four to a lane */
-    size_t tall;
     /* For W of so many bits in such groups. Bytes are up to ±127 for 4 bits, ±63 for 8, whose
      * products then fit by twos into 16 bits. A number that is not finite makes the scale of its
      * group NaN. */
@@ -181,10 +181,20 @@ struct int_kernels {
      * scales for each int_block_group, sums for each int_block_sums. */
     void (*block_quantize)(const struct int_row *to, const float *x, size_t cols, enum block_type type);
     void (*block_dots)(const struct int_block_dots *d);
+};
+
+/* Products with many rows: a table of their own, for a CPU may have another instruction for them
+ * than for few. */
+struct int_tiles {
+    const char *isa;
+    size_t tall, many; /* rows of W in a panel; rows of x at once */
     /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all
      * its columns are row_cols, a multiple of 8. */
     void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,
                  size_t n, size_t bits);
+    /* Around tiles of one thread and of one size of groups. */
+    void (*begin)(size_t group);
+    void (*end)(void);
     void (*tile)(const struct int_tile *t);
 };
 
@@ -193,6 +203,14 @@ extern const struct int_kernels int_kernels_avx2;
 extern const struct int_kernels int_kernels_avxvnni;
 extern const struct int_kernels int_kernels_vnni;
 
-const struct int_kernels *isa_pick_int(void); /* the best table this CPU and operating system can run */
+extern const struct int_tiles int_tiles_base;
+extern const struct int_tiles int_tiles_avx2;
+extern const struct int_tiles int_tiles_avxvnni;
+extern const struct int_tiles int_tiles_vnni;
+extern const struct int_tiles int_tiles_amx;
+
+/* The best tables this CPU and operating system can run. */
+const struct int_kernels *isa_pick_int(void);
+const struct int_tiles *isa_pick_int_tiles(void);
 
 #endif

@@ -5,7 +5,9 @@
 #ifndef NUM_INTEGER_ISA_H
 #define NUM_INTEGER_ISA_H
 
-#if defined __AVX512VNNI__
+#if defined __AMX_INT8__
+#define INTEGER_ISA "amx"
+#elif defined __AVX512VNNI__
 #define INTEGER_ISA "vnni"
 #elif defined __AVXVNNI__
 #define INTEGER_ISA "avxvnni"

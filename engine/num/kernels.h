@@ -128,6 +128,9 @@ extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avx512;
 
 const struct kernels *isa_pick(void); /* the best table this CPU and operating system can run */
+/* How this CPU rounds: as CPUs that say the same. The name of that table, and "avx512/amx" where
+ * products in bf16, and they alone, have the bits of AMX. */
+const char *isa_rounding(void);
 
 /* --- rng.c: the generator itself, and how dropout lays elements on its blocks ----------------- */
 enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16, NOISE_GROUP = 256 };
@@ -142,6 +145,8 @@ void rng_dropout_apply(const struct num *num, float *y, const float *x, const st
 const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
+struct int_tiles;
+const struct int_tiles *num_int_tiles(const struct num *num); /* integer.h */
 struct packed_kernels;
 /* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them where that
  * is faster, or else the same. */

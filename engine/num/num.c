@@ -24,6 +24,7 @@ struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
+    const struct int_tiles *int_tiles;
     const struct packed_kernels *packed, *bf16, *bytes;
     enum num_compute compute;
     uint32_t noise[2]; /* and whether there is one: */
@@ -32,10 +33,13 @@ struct num {
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
 
-/* The instruction for bf16 where it is the faster way to the same bits, or else what f32 has. */
+/* Tiles of AMX, which no CPU has that is faster without. Otherwise the instruction for bf16 where it
+ * is the faster way to the same bits, or else what f32 has. */
 static const struct packed_kernels *pick_bf16(const struct num *num)
 {
-    const struct packed_kernels *k = isa_pick_packed_bf16();
+    const struct packed_kernels *amx = isa_pick_packed_amx(), *k = isa_pick_packed_bf16();
+    if (num->packed && amx)
+        return amx;
     return num->packed && k && faster_than(k, num->packed, num_panel(num).data) ? k : num->packed;
 }
 
@@ -58,6 +62,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     num->threads = threads;
     num->kernels = isa_pick();
     num->integers = isa_pick_int();
+    num->int_tiles = isa_pick_int_tiles();
     num->packed = isa_pick_packed();
     num->bf16 = pick_bf16(num);
     num->bytes = isa_pick_packed_bytes();
@@ -132,7 +137,7 @@ bool num_is_bf16_fast(const struct num *num)
 
 const char *num_isa_bf16(const struct num *num)
 {
-    return num_is_bf16_fast(num) ? "avx512_bf16" : num_isa(num);
+    return !num_is_bf16_fast(num) ? num_isa(num) : num->bf16->in_rows ? "amx_bf16" : "avx512_bf16";
 }
 
 const char *num_isa_bytes(const struct num *num)
@@ -148,6 +153,11 @@ const struct kernels *num_kernels(const struct num *num)
 const struct int_kernels *num_integers(const struct num *num)
 {
     return num->integers;
+}
+
+const struct int_tiles *num_int_tiles(const struct num *num)
+{
+    return num->int_tiles;
 }
 
 const struct packed_kernels *num_packed(const struct num *num)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PACKED_MR_MOST = 16, /* of any table */
+    PACKED_MR_MOST = 32, /* of any table */
     PACKED_NR_MOST = 32,
     PACKED_THIN = 16, /* columns of either factor of a thin product, in every table */
 };
@@ -36,12 +36,18 @@ struct packed_kernels {
     size_t mr, nr; /* a tile of C */
     size_t per;    /* numbers of k in a cell */
     size_t tail;   /* cells of a row or column of a panel behind those of k */
+    size_t deep;   /* a panel has a multiple of this of cells of k; those beyond k are 0 */
     size_t nc;     /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
+    bool in_rows;  /* the cells of a row of A lie together, k of them, and not those of a step of k */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
     /* A sum of its own for each element in ascending order of k, added to C at the end; of the two
-     * in a cell the odd one comes first, as vdpbf16ps has it. */
+     * in a cell the odd one comes first, as vdpbf16ps has it. AMX has an order of its own
+     * (packed_kernels_amx). */
     void (*tile)(const struct packed_tile *t);
+    /* Around tiles of one thread; NULL: there is nothing to do. */
+    void (*begin)(void);
+    void (*end)(void);
     /* The same with A where it lies, rows of k cells `lda` apart. What comes next are the rows
      * below, of A and of C: t's are not used. */
     void (*tile_in_place)(const struct packed_tile *t, size_t lda);
@@ -72,8 +78,8 @@ struct packed_kernels {
  * makes the scale NaN. */
 struct packed_bytes {
     const char *isa;
-    /* n numbers of a row of A in ⌈n / 4⌉ cells; the scale, and the sum of the whole numbers.
-     * Fetches `next`, which may lie anywhere. noise [n]: a number is rounded up if its fraction
+    /* n numbers of a row of A in ⌈n / 4⌉ cells, and 0 in those that make them whole steps; the scale,
+     * and the sum of the whole numbers, where tiles need it. Fetches `next`, which may lie anywhere. noise [n]: a number is rounded up if its fraction
      * and (noise + ½) / 256 make 1; NULL: to nearest, to even between two. */
     float (*of_a)(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
                   int32_t *ret_sum);
@@ -94,13 +100,21 @@ static inline void pack_copy_rest(float *dst, size_t nr, const float *src, size_
 extern const struct packed_kernels packed_kernels_avx2;
 extern const struct packed_kernels packed_kernels_avx512;
 extern const struct packed_kernels packed_kernels_bf16; /* AVX512_BF16; cells of two */
-extern const struct packed_kernels packed_bytes_base;   /* cells of four bytes, and so the others: */
+/* AMX_BF16. Of each 32 numbers of k it adds the even products one after the other, beginning with
+ * 0, likewise the odd ones, then both sums; that is added to C. Each sum is rounded once, and what
+ * is subnormal is 0, before and after. */
+extern const struct packed_kernels packed_kernels_amx;
+extern const struct packed_kernels packed_bytes_base; /* cells of four bytes, and so the others: */
 extern const struct packed_kernels packed_bytes_avx2;
 extern const struct packed_kernels packed_bytes_avxvnni;
 extern const struct packed_kernels packed_bytes_vnni;
+extern const struct packed_kernels packed_bytes_amx;
 
-const struct packed_kernels *isa_pick_packed(void);      /* NULL: OpenBLAS multiplies */
-const struct packed_kernels *isa_pick_packed_bf16(void); /* NULL: there is no instruction for it */
+const struct packed_kernels *isa_pick_packed(void); /* NULL: OpenBLAS multiplies */
+/* NULL: there is no instruction for it. The first has the bits of isa_pick_packed's tiles that get
+ * rounded factors, the second its own. */
+const struct packed_kernels *isa_pick_packed_bf16(void);
+const struct packed_kernels *isa_pick_packed_amx(void);
 const struct packed_kernels *isa_pick_packed_bytes(void);
 
 #endif

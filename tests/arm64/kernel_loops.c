@@ -214,16 +214,18 @@ static void few_blocks(struct data *d, int type)
 static void many(struct data *d, int unused)
 {
     (void)unused;
-    const struct int_kernels *k = isa_pick_int();
+    const struct int_tiles *k = isa_pick_int_tiles();
+    k->begin(GROUP);
     k->tile(&(struct int_tile){.y = d->y,
                                .ldy = k->tall,
-                               .n = INT_TILE,
+                               .n = k->many,
                                .rows = k->tall,
                                .x = row_of(d),
                                .x_bytes = COLS,
                                .panel = {(uint32_t *)(void *)d->to, d->scale, d->x},
                                .group = GROUP,
                                .groups = 4});
+    k->end();
 }
 
 /* --- packed.h --------------------------------------------------------------------------------- */

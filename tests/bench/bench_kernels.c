@@ -14,12 +14,13 @@ enum { ROWS = 16, COLS = 2048, GROUP = 64, GROUPS = COLS / GROUP };
 struct bed {
     const struct kernels *plain; /* asked for once: CPUID is not what is counted */
     const struct int_kernels *whole;
+    const struct int_tiles *tiles;
     uint8_t w[ROWS * COLS * 4];
-    float x[INT_TILE][COLS], y[INT_TILE][INT_TALL];
+    float x[INT_MANY][COLS], y[INT_MANY][INT_TALL];
     struct {
         int16_t q[COLS];
         float scale[GROUPS], sum[GROUPS];
-    } row[INT_TILE];
+    } row[INT_MANY];
     uint32_t panel[INT_TALL * COLS / 4];
     float scale[INT_TALL * GROUPS], bias[INT_TALL * GROUPS];
 };
@@ -84,17 +85,19 @@ static size_t dots_int4_bytes(struct bed *b)
 
 static size_t tile_bytes(struct bed *b)
 {
-    const size_t tall = b->whole->tall;
-    b->whole->tile(&(struct int_tile){.y = b->y[0],
+    const size_t tall = b->tiles->tall, n = b->tiles->many;
+    b->tiles->begin(GROUP);
+    b->tiles->tile(&(struct int_tile){.y = b->y[0],
                                       .ldy = INT_TALL,
-                                      .n = INT_TILE,
+                                      .n = n,
                                       .rows = tall,
                                       .x = row_of(b),
                                       .x_bytes = sizeof b->row[0],
                                       .panel = {b->panel, b->scale, b->bias},
                                       .group = GROUP,
                                       .groups = GROUPS});
-    return INT_TILE * tall * COLS;
+    b->tiles->end();
+    return n * tall * COLS;
 }
 
 static size_t quantize_x(struct bed *b)
@@ -134,6 +137,7 @@ int main(int argc, char **argv)
         memset(b, 1, sizeof *b);
         b->plain = isa_pick();
         b->whole = isa_pick_int();
+        b->tiles = isa_pick_int_tiles();
         size_t each = 0;
         for (int i = atoi(argv[2]); i > 0; i--)
             each = kernels[k].run(b);

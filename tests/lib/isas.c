@@ -10,7 +10,8 @@
 static bool has_avxvnni(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI);
+    return isa_pick_int() != &int_kernels_base && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & bit_AVXVNNI);
 }
 #endif
 
@@ -42,6 +43,23 @@ size_t isas_integers(const struct int_kernels *all[ISAS_MOST])
     return n;
 }
 
+size_t isas_tiles(const struct int_tiles *all[ISAS_MOST])
+{
+    size_t n = 0;
+    all[n++] = &int_tiles_base;
+#if defined __x86_64__
+    if (isa_pick_int() != &int_kernels_base)
+        all[n++] = &int_tiles_avx2;
+    if (has_avxvnni())
+        all[n++] = &int_tiles_avxvnni;
+    if (isa_pick_int() == &int_kernels_vnni)
+        all[n++] = &int_tiles_vnni;
+#endif
+    if (isa_pick_int_tiles() != all[n - 1])
+        all[n++] = isa_pick_int_tiles();
+    return n;
+}
+
 size_t isas_packed(const struct packed_kernels *all[ISAS_MOST])
 {
     size_t n = 0;
@@ -59,13 +77,14 @@ size_t isas_bytes(const struct packed_kernels *all[ISAS_MOST])
     size_t n = 0;
     all[n++] = &packed_bytes_base;
 #if defined __x86_64__
-    const bool is_vnni = isa_pick_packed_bytes() == &packed_bytes_vnni;
-    if (is_vnni || isa_pick_packed_bytes() == &packed_bytes_avxvnni)
+    if (isa_pick_int() != &int_kernels_base)
         all[n++] = &packed_bytes_avx2;
-    if (is_vnni && has_avxvnni())
+    if (has_avxvnni())
         all[n++] = &packed_bytes_avxvnni;
+    if (isa_pick_int() == &int_kernels_vnni)
+        all[n++] = &packed_bytes_vnni;
 #endif
-    if (isa_pick_packed_bytes() != &packed_bytes_base)
+    if (isa_pick_packed_bytes() != all[n - 1])
         all[n++] = isa_pick_packed_bytes();
     return n;
 }

@@ -9,11 +9,12 @@
 #include "num/kernels.h"
 #include "num/packed.h"
 
-enum { ISAS_MOST = 4 };
+enum { ISAS_MOST = 5 };
 
 /* Returns how many; plain C's is the first, the chosen one the last. */
 size_t isas_kernels(const struct kernels *all[ISAS_MOST]);
 size_t isas_integers(const struct int_kernels *all[ISAS_MOST]);
+size_t isas_tiles(const struct int_tiles *all[ISAS_MOST]);
 /* The chosen one is the last; none where OpenBLAS multiplies. */
 size_t isas_packed(const struct packed_kernels *all[ISAS_MOST]);
 /* Of bytes; plain C's is the first, the chosen one the last. */

@@ -67,7 +67,7 @@ static json_t *status_encode(struct api *api)
                          (unsigned long long)peers_forged(api->setup.peers)));
     cables_add_troubles(api->setup.cables, trouble);
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
-                     id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,
+                     id, "name", self->name, "threads", (int)self->threads, "kernels", isa_rounding(),
                      "memory_total", (json_int_t)self->memory_total, "memory_available",
                      (json_int_t)self->memory_available, "ring", api_ring_encode(api->setup.members), "jobs",
                      jobs_in_hand(api), "trouble", trouble);

@@ -18,7 +18,8 @@
 
 #include "daemon/common/ipc.h"
 
-enum { PID_BITS = 22 }; /* the most that Linux gives a process */
+enum { PID_BITS = 22 };                           /* the most that Linux gives a process */
+enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* as asm/prctl.h has it since Linux 5.16 */
 
 static const int plain[] = {
     /* files, which Landlock decides on */
@@ -176,6 +177,8 @@ static int add_with_arguments(scmp_filter_ctx filter)
         ONE(ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS)),          /* as stdio asks whether it writes to a terminal */
         ONE(sendto, SCMP_A4(SCMP_CMP_EQ, 0)),
         TWO(getsockopt, SCMP_A1(SCMP_CMP_EQ, IPPROTO_TCP), SCMP_A2(SCMP_CMP_EQ, TCP_INFO)),
+        /* Room for the registers of AMX, which kernels ask for when they are chosen (isa.c). */
+        TWO(arch_prctl, SCMP_A0(SCMP_CMP_EQ, REQ_XCOMP_PERM), SCMP_A1(SCMP_CMP_EQ, XTILEDATA)),
         TWO(setsockopt, SCMP_A1(SCMP_CMP_EQ, IPPROTO_TCP), SCMP_A2(SCMP_CMP_EQ, TCP_NOTSENT_LOWAT)),
     };
     int r = add_all(filter, rules, sizeof rules / sizeof *rules);

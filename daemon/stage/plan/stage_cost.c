@@ -374,7 +374,8 @@ static json_int_t factors_of(const struct stage_spec *s)
 static const char *products_of(const struct num *num)
 {
     switch (num_compute(num)) {
-    case NUM_BF16: return num_is_bf16_fast(num) ? "bf16" : "bf16 by f32";
+    case NUM_BF16: return num_is_bf16_fast(num) ? num_isa_bf16(num) : "bf16 by f32";
+    case NUM_INT8:
     case NUM_BYTES: return num_isa_bytes(num);
     default: return num_compute_name(num_compute(num));
     }

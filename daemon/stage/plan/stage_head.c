@@ -18,6 +18,7 @@
 #include "daemon/stage/plan/stage_head_eval.h"
 #include "daemon/stage/plan/stage_head_serve.h"
 #include "daemon/stage/serve/draft_model.h"
+#include "daemon/stage/stage_nodes.h"
 #include "engine/model/stage.h"
 #include "engine/model/adapter_names.h"
 
@@ -512,6 +513,8 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
                        JOB_MAX_RANKS);
     int r = read_specs(h, type, err);
+    if (h->spec.compute != NUM_BF16)
+        stage_nodes_without_bf16(h->planning.nodes);
     if (!r)
         find_state(h);
     if (!r)

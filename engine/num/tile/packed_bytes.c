@@ -16,13 +16,18 @@
 #include "num/integer_isa.h"
 #include "num/simd.h"
 #include "num/tile/packed_trans.h"
+#if defined __AMX_INT8__
+#include "num/amx.h"
+#endif
 
-#if defined __AVX512VNNI__
-enum { MR = 12, FOURS = 1, NC = 256 };
+#if defined __AMX_INT8__
+enum { MR = 32, FOURS = 0, NC = 512, DEEP = AMX_CELLS, IN_ROWS = 1 };
+#elif defined __AVX512VNNI__
+enum { MR = 12, FOURS = 1, NC = 256, DEEP = 1, IN_ROWS = 0 };
 #elif defined __AVXVNNI__
-enum { MR = 6, FOURS = 1, NC = 128 };
+enum { MR = 6, FOURS = 1, NC = 128, DEEP = 1, IN_ROWS = 0 };
 #else
-enum { MR = 6, FOURS = 0, NC = 128 };
+enum { MR = 6, FOURS = 0, NC = 128, DEEP = 1, IN_ROWS = 0 };
 #endif
 enum {
     VECTORS = 2,
@@ -37,6 +42,59 @@ enum {
 
 /* --- multiplying --- */
 
+/* What sums of whole numbers stand for. */
+INLINE void add_scaled(float *to, vi sums, vf scale, bool accumulate)
+{
+    const vf y = __builtin_convertvector(sums, vf) * scale;
+    store(to, accumulate ? load(to) + y : y);
+}
+
+#if defined __AMX_INT8__
+/* Two by two tiles of sums. Of A a row's cells lie together, as of B a step's do. */
+static void tile(const struct packed_tile *t)
+{
+    _Alignas(AMX_BYTES) vi sums[MR][VECTORS];
+    const float *a = t->a, *b = t->b, *by_a = a + t->k * MR, *by_b = b + t->k * NR, *next = t->next_c;
+    const size_t k = t->k, ldc = t->ldc, apart = k * PER, row = sizeof *sums, fetched = MR * DEEP / k;
+    const bool accumulate = t->accumulate;
+    float *c = t->c;
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+    AMX_ZERO(3);
+    for (size_t p = 0; p < k; p += DEEP, a += DEEP, b += DEEP * NR, next += fetched * ldc) {
+        AMX_LOAD(4, a, apart);
+        AMX_LOAD(6, b, row);
+        AMX_SIGNED(0, 4, 6);
+        AMX_LOAD(7, b + VL, row);
+        AMX_SIGNED(1, 4, 7);
+        AMX_LOAD(5, a + AMX_ROWS * k, apart);
+        AMX_SIGNED(2, 5, 6);
+        AMX_SIGNED(3, 5, 7);
+        amx_fetch(next, ldc, fetched);
+    }
+    AMX_STORE(&sums[0][0], 0, row);
+    AMX_STORE(&sums[0][1], 1, row);
+    AMX_STORE(&sums[AMX_ROWS][0], 2, row);
+    AMX_STORE(&sums[AMX_ROWS][1], 3, row);
+    const vf columns[VECTORS] = {load(by_b), load(by_b + VL)};
+    for (size_t i = 0; i < MR; i++, c += ldc)
+        UNROLL
+    for (size_t j = 0; j < VECTORS; j++)
+        add_scaled(c + j * VL, sums[i][j], columns[j] * splat(by_a[i]), accumulate);
+}
+
+static void begin(void)
+{
+    const struct amx_shape shape = amx_shape();
+    amx_begin(&shape);
+}
+
+static void end(void)
+{
+    amx_end();
+}
+#else
 INLINE vi splat_cell(const float *p)
 {
     int32_t bits; /* as a float it may be a NaN, which arithmetic would change */
@@ -105,12 +163,10 @@ static void tile(const struct packed_tile *t)
     UNROLL
     for (size_t i = 0; i < MR; i++)
         UNROLL
-    for (size_t j = 0; j < VECTORS; j++) {
-        float *to = t->c + i * t->ldc + j * VL;
-        const vf y = __builtin_convertvector(acc[i][j], vf) * (columns[j] * splat(by_a[i]));
-        store(to, t->accumulate ? load(to) + y : y);
-    }
+    for (size_t j = 0; j < VECTORS; j++)
+        add_scaled(t->c + i * t->ldc + j * VL, acc[i][j], columns[j] * splat(by_a[i]), t->accumulate);
 }
+#endif
 
 /* --- numbers in bytes --- */
 
@@ -148,79 +204,132 @@ INLINE vi nearest(vf x, vf inverse)
     return (vi)(x * inverse + splat(0x1.8p23f)) - MAGIC;
 }
 
-/* Where a number is at least −127, 128 more is positive: cut off, it is rounded down. */
+INLINE vi wide_bytes(const uint8_t *p)
+{
+#if defined __AVX512F__
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+#elif defined __AVX2__
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+#else
+    vb v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vi);
+#endif
+}
+
+/* The lowest bytes. */
+INLINE void put(int8_t *to, vi n)
+{
+#if defined __AVX512F__
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)n));
+#else
+    const vs bytes = __builtin_convertvector(n, vs);
+    memcpy(to, &bytes, sizeof bytes);
+#endif
+}
+
+/* Where a number is at least −127, 128 more is positive: cut off, it is rounded down. What is added
+ * is 128 + (noise + ½) / 256, put together as the bits of that float. No number is off 127 by so
+ * much that it would become 128. */
 INLINE vi drawn(vf x, vf inverse, const uint8_t *noise)
 {
-    vb byte;
-    memcpy(&byte, noise, sizeof byte);
-    const vf up = (__builtin_convertvector(__builtin_convertvector(byte, vi), vf) + 0.5f) * (1.0f / 256);
-    const vi n = __builtin_convertvector(x * inverse + (up + (float)MORE), vi) - MORE;
-    return larger(-larger(-n, -TOP - (vi){0}), -TOP - (vi){0});
+    enum { MORE_AND_HALF = 0x43000080 };
+    const vf more = (vf)((wide_bytes(noise) << 8) | MORE_AND_HALF);
+    return __builtin_convertvector(x * inverse + more, vi) - MORE;
+}
+
+INLINE int32_t largest(vi v)
+{
+#if defined __AVX512F__
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t best = v[0];
+    for (int i = 1; i < VL; i++)
+        best = v[i] > best ? v[i] : best;
+    return best;
+#endif
 }
 
 /* Fetches what comes next. */
 INLINE float most_of(const float *src, size_t n, const float *next)
 {
     vi most = {0};
-    EACH(i, m, n)
-    {
-        most = larger(most, magnitude(load_m(src + i, m)));
-        if (i % TRANS_LINE == 0)
-            __builtin_prefetch(next + i);
+    size_t i = 0;
+    for (; i + TRANS_LINE <= n; i += TRANS_LINE) {
+        UNROLL
+        for (size_t j = 0; j < TRANS_LINE; j += VL)
+            most = larger(most, magnitude(load(src + i + j)));
+        __builtin_prefetch(next + i);
     }
-    int32_t best = 0;
-    for (int i = 0; i < VL; i++)
-        best = most[i] > best ? most[i] : best;
+    for (; i < n; i += VL)
+        most = larger(most, magnitude(load_m(src + i, n - i < VL ? n - i : VL)));
+    const int32_t best = largest(most);
     float ret;
     memcpy(&ret, &best, sizeof ret);
     return ret;
 }
 
-/* more: what is added to each byte. */
-INLINE void put(int8_t *to, vi n, size_t m, const int more)
+/* How a row becomes bytes: multiplied by what, rounded by what (NULL: to nearest), and `more` than
+ * the whole numbers. */
+struct rounding {
+    float inverse;
+    const uint8_t *noise;
+    int more;
+};
+
+INLINE vi level(vf x, const struct rounding *r, size_t at, const bool is_drawn)
 {
-    const vs bytes = __builtin_convertvector(n + more, vs);
-    memcpy(to, &bytes, m == VL ? sizeof bytes : (m + PER - 1) / PER * PER);
+    return is_drawn ? drawn(x, splat(r->inverse), r->noise + at) : nearest(x, splat(r->inverse));
+}
+
+/* Returns the sum of the whole numbers. Beyond the last, up to whole steps of cells, bytes are 0. A
+ * row may become bytes where it lies: what is read last is written last. */
+INLINE int32_t put_row(int8_t *to, const float *src, size_t n, const struct rounding *r, const bool is_drawn)
+{
+    const size_t all = (n + PER * DEEP - 1) / (PER * DEEP) * (PER * DEEP), fours = (n + PER - 1) / PER * PER;
+    vi sum = {0};
+    size_t i = 0;
+    for (; r->inverse > 0 && i + VL <= n; i += VL) {
+        const vi q = level(load(src + i), r, i, is_drawn);
+        sum += q;
+        put(to + i, q + r->more);
+    }
+    if (r->inverse > 0 && i < n) {
+        uint8_t noise[VL] = {0};
+        int8_t bytes[VL];
+        memcpy(noise, is_drawn ? r->noise + i : noise, is_drawn ? n - i : 0);
+        const struct rounding last = {r->inverse, noise, r->more};
+        const vi q = level(load_m(src + i, n - i), &last, 0, is_drawn);
+        sum += q;
+        put(bytes, q + r->more);
+        memcpy(to + i, bytes, fours - i);
+    }
+    if (!(r->inverse > 0))
+        memset(to, r->more, fours);
+    memset(to + fours, 0, all - fours);
+    int32_t ret = 0;
+    for (int k = 0; FOURS && k < VL; k++)
+        ret += sum[k];
+    return ret;
 }
 
 static float of_a(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
                   int32_t *ret_sum)
 {
-    int8_t *to = (int8_t *)dst;
-    float inverse;
-    const float scale = scale_of(most_of(src, n, next), &inverse);
-    vi sum = {0};
-    uint8_t rest[VL] = {0};
-    EACH(i, m, n)
-    {
-        const uint8_t *bytes = noise ? noise + i : NULL;
-        if (noise && m < VL) {
-            memcpy(rest, bytes, m);
-            bytes = rest;
-        }
-        vi q = {0};
-        if (inverse > 0)
-            q = noise ? drawn(load_m(src + i, m), splat(inverse), bytes)
-                      : nearest(load_m(src + i, m), splat(inverse));
-        sum += q;
-        put(to + i, q, m, 0);
-    }
-    *ret_sum = 0;
-    for (int i = 0; i < VL; i++)
-        *ret_sum += sum[i];
+    struct rounding r = {.noise = noise};
+    const float scale = scale_of(most_of(src, n, next), &r.inverse);
+    if (noise)
+        *ret_sum = put_row((int8_t *)dst, src, n, &r, true);
+    else
+        *ret_sum = put_row((int8_t *)dst, src, n, &r, false);
     return scale;
 }
 
 static float of_b(float *dst, const float *src, size_t n, const float *next)
 {
-    int8_t *to = (int8_t *)dst;
-    float inverse;
-    const float scale = scale_of(most_of(src, n, next), &inverse);
-    EACH(i, m, n)
-    {
-        const vi q = inverse > 0 ? nearest(load_m(src + i, m), splat(inverse)) : (vi){0};
-        put(to + i, q, m, FOURS ? MORE : 0);
-    }
+    struct rounding r = {.more = FOURS ? MORE : 0};
+    const float scale = scale_of(most_of(src, n, next), &r.inverse);
+    put_row((int8_t *)dst, src, n, &r, false);
     return scale;
 }
 
@@ -251,7 +360,8 @@ INLINE void columns(float *dst, const float *src, size_t lds, size_t k, size_t n
 {
     vf scale[VECTORS], inverse[VECTORS];
     column_scales(scale, inverse, src, lds, k, n, whole);
-    for (size_t p = 0; p < k; p += PER, dst += NR)
+    const size_t cells = (k + PER * DEEP - 1) / (PER * DEEP) * DEEP;
+    for (size_t p = 0; p < cells * PER; p += PER, dst += NR)
         for (size_t j = 0; j < VECTORS; j++) {
             vu cell = {0};
             UNROLL
@@ -299,8 +409,14 @@ const struct packed_kernels BYTES = {
     .nr = NR,
     .per = PER,
     .tail = TAIL,
+    .deep = DEEP,
     .nc = NC,
+    .in_rows = IN_ROWS,
     .tile = tile,
+#if defined __AMX_INT8__
+    .begin = begin,
+    .end = end,
+#endif
     .pack_trans_mr = pack_trans_mr,
     .pack_trans_nr = pack_trans_nr,
     .bytes = &bytes,

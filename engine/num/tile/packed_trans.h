@@ -5,6 +5,9 @@
 #define NUM_PACKED_TRANS_H
 
 #include "num/simd.h"
+#if defined __AVX512F__
+#include "num/turn16.h"
+#endif
 
 #if defined __clang__
 #define UNROLL _Pragma("unroll")
@@ -16,33 +19,11 @@
 /* Sixteen columns of up to sixteen rows: dst[c·ldd + r] = src[r·lds + c]. */
 INLINE void transpose16(float *dst, size_t ldd, const float *src, size_t lds, const size_t rows)
 {
-    __m512 r[16] = {0}, pairs[16], fours[16];
+    __m512 r[16] = {0};
     UNROLL
     for (size_t i = 0; i < rows; i++)
         r[i] = _mm512_loadu_ps(src + i * lds);
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        pairs[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        pairs[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 4)
-        for (int c = 0; c < 2; c++) {
-            const __m512d a = (__m512d)pairs[i + c], b = (__m512d)pairs[i + 2 + c];
-            fours[i + 2 * c] = (__m512)_mm512_unpacklo_pd(a, b);
-            fours[i + 2 * c + 1] = (__m512)_mm512_unpackhi_pd(a, b);
-        }
-    UNROLL
-    for (int c = 0; c < 4; c++) {
-        const __m512 even[2] = {_mm512_shuffle_f32x4(fours[c], fours[4 + c], 0x88),
-                                _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0x88)},
-                     odd[2] = {_mm512_shuffle_f32x4(fours[c], fours[4 + c], 0xdd),
-                               _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0xdd)};
-        r[c] = _mm512_shuffle_f32x4(even[0], even[1], 0x88);
-        r[c + 4] = _mm512_shuffle_f32x4(odd[0], odd[1], 0x88);
-        r[c + 8] = _mm512_shuffle_f32x4(even[0], even[1], 0xdd);
-        r[c + 12] = _mm512_shuffle_f32x4(odd[0], odd[1], 0xdd);
-    }
+    turn16(r);
     UNROLL
     for (int c = 0; c < 16; c++)
         _mm512_mask_storeu_ps(dst + (size_t)c * ldd, (__mmask16)((1u << rows) - 1), r[c]);

@@ -46,17 +46,18 @@ bool product_is_ours(const struct num *num)
 /* --- blocks of k ------------------------------------------------------------------------------ */
 
 /* Of a block, at most. Numbers rounded to bf16 have the same blocks in cells of one and of two, for
- * the same bits. */
-static size_t kc_most(enum product_form form)
+ * the same bits. AMX, whose sums go on in C from block to block, has blocks whose rows of both
+ * factors stay in the first cache. */
+static size_t kc_most(const struct packed_kernels *k, enum product_form form)
 {
-    return form == PRODUCT_BYTES ? KC_BYTES : form == PRODUCT_BF16 ? 2 * KC_F32 : KC_F32;
+    return form == PRODUCT_BYTES ? KC_BYTES : form == PRODUCT_BF16 && !k->in_rows ? 2 * KC_F32 : KC_F32;
 }
 
-static size_t kc_of(enum product_form form, const struct product_term *t)
+static size_t kc_of(const struct packed_kernels *k, enum product_form form, const struct product_term *t)
 {
-    const size_t own = form == PRODUCT_BYTES ? KC_BYTES_STEP : KC_STEP,
-                 step = max_size(own, convert_step(t->b)),
-                 blocks = (t->k + kc_most(form) - 1) / kc_most(form);
+    const size_t own = form == PRODUCT_BYTES ? KC_BYTES_STEP : max_size(KC_STEP, k->deep * k->per),
+                 step = max_size(own, convert_step(t->b)), most = kc_most(k, form),
+                 blocks = (t->k + most - 1) / most;
     return round_up((t->k + blocks - 1) / blocks, step);
 }
 
@@ -74,7 +75,8 @@ static bool next_block(const struct work *w, struct walk *walk, struct product_b
     const struct product_term *t = &p->term[walk->term];
     const enum product_form form = walk->term ? PRODUCT_F32 : p->form;
     const struct packed_kernels *kernels = walk->term ? w->f32 : w->k;
-    const size_t k = min_size(kc_of(form, t), t->k - walk->at), cells = (k + kernels->per - 1) / kernels->per;
+    const size_t k = min_size(kc_of(kernels, form, t), t->k - walk->at),
+                 cells = round_up((k + kernels->per - 1) / kernels->per, kernels->deep);
     *b = (struct product_block){.segment = {{t, walk->at, k, 0}},
                                 .segments = 1,
                                 .k = cells,
@@ -122,6 +124,8 @@ static void multiply(const struct product_block *block, float *c, size_t ldc, co
     const float *a = block->a;
     const size_t mr = k->mr, nr = k->nr, depth = block->apart, panel = mr * depth,
                  tiles = (cols + nr - 1) / nr;
+    if (k->begin)
+        k->begin();
     for (size_t i = 0; i < rows; i += mr)
         for (size_t n = 0; n < tiles; n++) {
             const size_t j = n * nr, below = rows - i > mr ? i + mr : 0;
@@ -138,6 +142,8 @@ static void multiply(const struct product_block *block, float *c, size_t ldc, co
             else
                 edge_tile(k, &t, 0, min_size(mr, rows - i), min_size(nr, cols - j));
         }
+    if (k->end)
+        k->end();
 }
 
 /* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie.
@@ -183,7 +189,7 @@ static struct room room_of(const struct num *num, bool together)
  * and evenly. */
 static size_t mc_of(const struct work *w, size_t rows)
 {
-    const size_t deepest = kc_most(w->p->form) / w->k->per + w->k->tail,
+    const size_t deepest = kc_most(w->k, w->p->form) / w->k->per + w->k->tail,
                  most = MC * KC_F32 / max_size(deepest, JOINED), times = (rows + most - 1) / most;
     return round_up((rows + times - 1) / times, w->k->mr);
 }
@@ -191,7 +197,6 @@ static size_t mc_of(const struct work *w, size_t rows)
 /* As many of the next blocks as A's rows fit the scratch in, at least one. */
 static void next_run(const struct work *w, const struct room *room, size_t rows, struct run *run)
 {
-    const size_t padded = round_up(rows, w->k->mr);
     run->blocks = 0;
     for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
         const struct walk before = run->walk;
@@ -199,7 +204,7 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
         if (!next_block(w, &run->walk, b))
             return;
         b->a = room->a + floats;
-        floats += padded * b->apart;
+        floats += round_up(rows, b->kernels->mr) * b->apart;
         if (floats > room->a_floats) {
             assert(run->blocks);
             run->walk = before;
@@ -417,7 +422,7 @@ static const struct packed_kernels *tiles_of(const struct num *num, const struct
 bool product_is_joined(const struct num *num, enum product_form form)
 {
     const struct packed_kernels *f32 = num_packed(num), *bytes = num_packed_bytes(num);
-    return f32 && (form != PRODUCT_BYTES || (f32->mr == bytes->mr && f32->nr == bytes->nr));
+    return f32 && (form != PRODUCT_BYTES || f32->nr == bytes->nr);
 }
 
 void product_run(struct num *num, const struct product *p)

@@ -53,6 +53,12 @@ static const float *next_rows(const struct room *room, struct rows src, size_t n
     return src.at != room->rows && left > n ? src.at + n * src.apart : NULL;
 }
 
+/* The cells beyond k of a packed panel of B. */
+static void clear_rest(const struct product_block *b, float *panel, size_t cells)
+{
+    memset(panel + cells * b->kernels->nr, 0, (b->k - cells) * b->kernels->nr * sizeof *panel);
+}
+
 static const float *row_of_a(const struct segment *s, size_t row)
 {
     return s->term->a + row * s->term->lda + s->from;
@@ -60,12 +66,30 @@ static const float *row_of_a(const struct segment *s, size_t row)
 
 /* --- A ---------------------------------------------------------------------------------------- */
 
+/* Rounded rows that stay rows. */
+static void round_rows(float *dst, const struct product_block *b, const struct segment *s, size_t row,
+                       size_t rows)
+{
+    const struct packed_kernels *k = b->kernels;
+    const size_t cells = (s->k + k->per - 1) / k->per;
+    for (size_t i = 0; i < round_up(rows, k->mr); i++) {
+        float *to = dst + (i / k->mr * b->apart * k->mr) + i % k->mr * b->k;
+        if (i < rows)
+            k->round(to, row_of_a(s, row + i), s->k);
+        memset(to + (i < rows ? cells : 0), 0, (b->k - (i < rows ? cells : 0)) * sizeof *to);
+    }
+}
+
 static void pack_a(const struct work *w, const struct room *room, float *dst, const struct product_block *b,
                    const struct segment *s, size_t row, size_t rows)
 {
     const struct packed_kernels *k = b->kernels;
     const struct product_term *t = s->term;
     const size_t apart = b->apart * k->mr, cells = (s->k + k->per - 1) / k->per;
+    if (k->in_rows) {
+        round_rows(dst, b, s, row, rows);
+        return;
+    }
     dst += s->at * k->mr;
     for (size_t p = 0; t->a_by_k && p < s->k; p += K_TOGETHER)
         pack_by_k(dst + p * k->mr, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
@@ -104,15 +128,18 @@ static void bytes_a(const struct work *w, const struct room *room, float *dst, c
     const struct segment *s = b->segment;
     for (size_t i = 0; i < rows; i += k->mr, dst += b->apart * k->mr) {
         const size_t n = min_size(k->mr, rows - i);
-        const struct rows r = {room->rows, b->k};
+        float *to = k->in_rows ? dst : room->rows;
+        const struct rows r = {to, b->k};
         float scale[PACKED_MR_MOST] = {0};
         int32_t sum[PACKED_MR_MOST] = {0};
         uint8_t noise[KC_BYTES];
         for (size_t j = 0; j < n; j++)
             scale[j] =
-                k->bytes->of_a(room->rows + j * r.apart, row_of_a(s, row + i + j), s->k,
-                               row_of_a(s, row + i + j + 1), noise_of(w, noise, s, row + i + j), &sum[j]);
-        if (n == k->mr)
+                k->bytes->of_a(to + j * r.apart, row_of_a(s, row + i + j), s->k, row_of_a(s, row + i + j + 1),
+                               noise_of(w, noise, s, row + i + j), &sum[j]);
+        if (k->in_rows)
+            memset(to + n * r.apart, 0, (k->mr - n) * r.apart * sizeof *to);
+        else if (n == k->mr)
             k->pack_trans_mr(dst, r.at, r.apart, b->k, NULL);
         else
             pack_trans_rest(w, dst, k->mr, r, n, b->k);
@@ -186,6 +213,8 @@ static void pack_b_by_k(const struct work *w, const struct room *room, const str
         const struct rows src = rows_by_k(w, room->rows, NC_BY_K, s, p, k, col, cols);
         pack_by_k(dst + p * nr, b->apart * nr, src.at, src.apart, cols, k, nr, b->kernels->pack_copy_nr);
     }
+    for (size_t j = 0; b->form == PRODUCT_BF16 && j < cols; j += nr)
+        clear_rest(b, dst + j * b->apart, (s->k + b->kernels->per - 1) / b->kernels->per);
 }
 
 /* All of k at once, for the largest number of a column decides; few columns, so that they stay in
@@ -245,6 +274,8 @@ static void pack_b_rows(const struct work *w, const struct room *room, const str
             k->pack_trans_nr(dst, src.at, src.apart, cells, next_rows(room, src, n, cols - j));
         else
             pack_trans_rest(w, dst, k->nr, src, n, cells);
+        if (b->form == PRODUCT_BF16)
+            clear_rest(b, dst, cells);
     }
 }
 

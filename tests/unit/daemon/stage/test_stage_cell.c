@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,6 +239,19 @@ static void *thread_main(void *arg)
             _exit(__LINE__ % 200 + 20);                                                                      \
     while (0)
 
+/* Whether a process may have the tiles of AMX is for the CPU and the kernel to say, not for the
+ * filter. */
+static bool may_ask_for_tiles(void)
+{
+#if defined __x86_64__
+    enum { REQ_XCOMP_PERM = 0x1023, SET_GS = 0x1001, XTILEDATA = 18 };
+    const bool may = !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) || errno != EPERM;
+    return may && syscall(SYS_arch_prctl, SET_GS, 0) && errno == EPERM;
+#else
+    return true;
+#endif
+}
+
 static void live_in_cell(const struct place *p, unsigned landlock_most)
 {
     struct cell_rules rules = {.state = strdup(in(p, "state")), .landlock_most = landlock_most};
@@ -277,6 +291,7 @@ static void live_in_cell(const struct place *p, unsigned landlock_most)
     EXPECT(opens("/etc/passwd", O_RDONLY) == -EACCES);
     EXPECT(socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM);
     EXPECT(fork() < 0 && errno == EPERM);
+    EXPECT(may_ask_for_tiles());
     EXPECT(!pthread_create(&thread, NULL, thread_main, NULL) && !pthread_join(thread, NULL));
     cell_limit_memory(0, 0, 1, UINT64_C(1) << 40);
     EXPECT(!getrlimit(RLIMIT_AS, &limit) && limit.rlim_max != RLIM_INFINITY);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of factors rounded to bf16: the CPU's instruction against a plain twin, bit by bit; the
- * three ways there are of multiplying (the instruction, f32 tiles, OpenBLAS) against f64 loops over
- * what rounding leaves, for every stored type; and the same bits whatever the rows, the threads and
- * the tiles. */
+ * Products of factors rounded to bf16: the CPU's instructions against plain twins, bit by bit; the
+ * four ways there are of multiplying (AMX, the instruction for vectors, f32 tiles, OpenBLAS) against
+ * f64 loops over what rounding leaves, for every stored type; and the same bits whatever the rows,
+ * the threads and the tiles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,16 +23,18 @@
 #include "tests/lib/draw.h"
 #include "tests/lib/isas.h"
 
-/* The linker puts these in place of what isa.c would choose. Both NULL: OpenBLAS multiplies. */
+/* The linker puts these in place of what isa.c would choose. All NULL: OpenBLAS multiplies. */
 struct way {
-    const struct packed_kernels *f32, *bf16;
+    const struct packed_kernels *f32, *bf16, *amx;
 };
 static struct way way;
 
 const struct packed_kernels *__real_isa_pick_packed(void);
 const struct packed_kernels *__real_isa_pick_packed_bf16(void);
+const struct packed_kernels *__real_isa_pick_packed_amx(void);
 const struct packed_kernels *__wrap_isa_pick_packed(void);
 const struct packed_kernels *__wrap_isa_pick_packed_bf16(void);
+const struct packed_kernels *__wrap_isa_pick_packed_amx(void);
 
 const struct packed_kernels *__wrap_isa_pick_packed(void)
 {
@@ -44,19 +46,27 @@ const struct packed_kernels *__wrap_isa_pick_packed_bf16(void)
     return way.bf16;
 }
 
-/* All that this CPU can go, those with tiles of ours first, which are *ret_tiles. */
-enum { WAYS_MOST = ISAS_MOST + 2 };
+const struct packed_kernels *__wrap_isa_pick_packed_amx(void)
+{
+    return way.amx;
+}
+
+/* All that this CPU can go. First those whose tiles have the same bits, which are *ret_tiles; then
+ * AMX, if there is; OpenBLAS is the last. */
+enum { WAYS_MOST = ISAS_MOST + 3 };
 static size_t ways(struct way all[WAYS_MOST], size_t *ret_tiles)
 {
     const struct packed_kernels *f32[ISAS_MOST];
     size_t n = 0;
     way.f32 = __real_isa_pick_packed();
     for (size_t tables = isas_packed(f32); n < tables; n++)
-        all[n] = (struct way){f32[n], NULL};
+        all[n] = (struct way){f32[n], NULL, NULL};
     if (__real_isa_pick_packed_bf16())
-        all[n++] = (struct way){way.f32, __real_isa_pick_packed_bf16()};
+        all[n++] = (struct way){way.f32, __real_isa_pick_packed_bf16(), NULL};
     *ret_tiles = n;
-    all[n++] = (struct way){NULL, NULL};
+    if (__real_isa_pick_packed_amx())
+        all[n++] = (struct way){way.f32, NULL, __real_isa_pick_packed_amx()};
+    all[n++] = (struct way){NULL, NULL, NULL};
     return n;
 }
 
@@ -173,6 +183,61 @@ static void instruction_is_its_twin(void **state)
                 check_tile(tables[t], &rng, kind, depth);
 }
 
+/* What AMX makes of 32 numbers of k: even and odd ones each in a sum, then both. */
+static float amx_twin(float acc, const float *a, const float *b, size_t b_apart)
+{
+    float even = 0, odd = 0;
+    for (size_t p = 0; p < 16; p++) {
+        const uint32_t x = bits_of(a[p]), y = bits_of(b[p * b_apart]);
+        even = flushed(fmaf(flushed(float_of(x << 16)), flushed(float_of(y << 16)), even));
+        odd = flushed(fmaf(flushed(float_of(x & 0xffff0000)), flushed(float_of(y & 0xffff0000)), odd));
+    }
+    return flushed(flushed(acc) + flushed(even + odd));
+}
+
+static float cell_of(struct rng *rng, enum kind kind, bool second)
+{
+    return float_of(pair_of(rng, kind, second));
+}
+
+/* One tile of random cells, added to what C has. */
+static void check_amx_tile(const struct packed_kernels *k, struct rng *rng, enum kind kind, size_t depth)
+{
+    float *a = calloc(depth * k->mr, sizeof *a), *b = calloc(depth * k->nr, sizeof *b);
+    float *was = random_floats(k->mr * k->nr, "c"), *c = random_floats(k->mr * k->nr, "c");
+    assert_true(a && b);
+    for (size_t i = 0; i < depth * k->mr; i++)
+        a[i] = cell_of(rng, kind, false);
+    for (size_t i = 0; i < depth * k->nr; i++)
+        b[i] = cell_of(rng, kind, true);
+    k->begin();
+    k->tile(&(struct packed_tile){
+        .c = c, .ldc = k->nr, .a = a, .b = b, .k = depth, .accumulate = true, .next_a = a, .next_c = c});
+    k->end();
+    for (size_t i = 0; i < k->mr; i++)
+        for (size_t j = 0; j < k->nr; j++) {
+            float want = was[i * k->nr + j];
+            for (size_t p = 0; p < depth; p += 16)
+                want = amx_twin(want, a + i * depth + p, b + p * k->nr + j, k->nr);
+            if (!is_same(c[i * k->nr + j], want))
+                fail_msg("kind %d, depth %zu at [%zu, %zu]: %08x, the twin has %08x", kind, depth, i, j,
+                         bits_of(c[i * k->nr + j]), bits_of(want));
+        }
+    free(a), free(b), free(c), free(was);
+}
+
+static void amx_is_its_twin(void **state)
+{
+    (void)state;
+    const struct packed_kernels *k = __real_isa_pick_packed_amx();
+    if (!k)
+        skip();
+    struct rng rng = rng_for(1, "pairs");
+    for (enum kind kind = 0; kind < KINDS; kind++)
+        for (size_t depth = k->deep; depth <= 5 * k->deep; depth += k->deep)
+            check_amx_tile(k, &rng, kind, depth);
+}
+
 /* --- rounding --------------------------------------------------------------------------------- */
 
 /* The number of k from packed cells: those of one number have the two of a pair the other way
@@ -219,10 +284,10 @@ static void rounding_is_to_nearest_even(void **state)
     struct way all[WAYS_MOST];
     size_t tiles;
     struct rng rng = rng_for(2, "round");
-    ways(all, &tiles);
-    for (size_t t = 0; t < tiles; t++)
+    const size_t blas = ways(all, &tiles) - 1;
+    for (size_t t = 0; t < blas; t++)
         for (size_t n = 0; n <= 80; n++)
-            check_rounding(all[t].bf16 ? all[t].bf16 : all[t].f32, &rng, n);
+            check_rounding(all[t].amx ? all[t].amx : all[t].bf16 ? all[t].bf16 : all[t].f32, &rng, n);
 }
 
 /* --- products --------------------------------------------------------------------------------- */
@@ -301,10 +366,12 @@ static void check_shape(struct way how, int threads, enum form form, size_t n, s
             }
             const double off = fabs((double)y[i * out + j] - sum);
             if (!(off <= 1.2e-7 * (2 + sqrt((double)in)) * size))
-                fail_msg("cells of %zu, form %d, %zu x %zu x %zu%s at [%zu, %zu]: off by %g",
-                         how.bf16  ? how.bf16->per
-                         : how.f32 ? how.f32->per
-                                   : 0,
+                fail_msg("%scells of %zu, form %d, %zu x %zu x %zu%s at [%zu, %zu]: off by %g",
+                         how.amx ? "AMX, " : "",
+                         how.amx    ? how.amx->per
+                         : how.bf16 ? how.bf16->per
+                         : how.f32  ? how.f32->per
+                                    : 0,
                          form, n, rows, cols, down ? ", down," : "", i, j, off);
         }
     weight_done(&w);
@@ -333,6 +400,8 @@ static void sums_are_those_of_rounded_factors(void **state)
 static void same_bits(const struct way all[], size_t tiles, struct mat mat, bool down)
 {
     enum { N = 75 };
+    if (!tiles)
+        return;
     const size_t in = down ? mat.rows : mat.cols, out = down ? mat.cols : mat.rows;
     void (*const multiply)(struct num *, float *, const float *, struct mat, size_t, bool) =
         down ? gemm_xw : gemm_xwt;
@@ -363,15 +432,17 @@ static void rows_threads_and_tiles_change_no_bit(void **state)
     enum { ROWS = 530, COLS = 1030 };
     struct way all[WAYS_MOST];
     size_t tiles;
-    ways(all, &tiles);
+    const size_t blas = ways(all, &tiles) - 1;
     if (!tiles)
         skip();
     struct num *one = unit(all[0], 1);
     for (enum form form = F32; form <= BF16; form++) {
         struct weight w;
         weight_new(one, &w, form, ROWS, COLS);
-        for (int down = 0; down < 2; down++)
+        for (int down = 0; down < 2; down++) {
             same_bits(all, tiles, w.mat, down);
+            same_bits(all + tiles, blas - tiles, w.mat, down);
+        }
         weight_done(&w);
     }
     num_free(one);
@@ -438,6 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instruction_is_its_twin),
+        cmocka_unit_test(amx_is_its_twin),
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(sums_are_those_of_rounded_factors),
         cmocka_unit_test(rows_threads_and_tiles_change_no_bit),

@@ -245,46 +245,83 @@ static void test_many_rows_are_exact(void **state)
     num_free(num[1]);
 }
 
-/* The tables agree on a tile, whatever their panels' height. */
+/* y of N rows of x and all rows of W, by one table. */
+enum { TILE_N = INT_MANY + 3, TILE_MOST = 5 * 64 };
+struct tile_case {
+    size_t rows, cols, bits, group;
+    bool accumulate;
+};
+
+static void by_tiles(float *y, const struct int_tiles *k, const struct packed *p, const struct levels *l,
+                     const struct tile_case *c)
+{
+    static uint32_t panel[INT_TALL * TILE_MOST / 4];
+    static float scale[INT_TALL * TILE_MOST / 32], bias[INT_TALL * TILE_MOST / 32];
+    const size_t tall = k->tall, groups = quant_groups(c->group, c->cols), padded = int_cols(c->cols);
+    assert_true(tall <= INT_TALL && k->many <= INT_MANY);
+    for (size_t r = 0; r < c->rows; r += tall) {
+        const size_t rows = c->rows - r < tall ? c->rows - r : tall;
+        k->pack(panel, p->raw + 1 + r * c->cols * c->bits / 8, c->cols * c->bits / 8, rows, c->cols, 0,
+                padded, c->bits);
+        for (size_t i = 0; i < tall; i++)
+            for (size_t g = 0; g < groups; g++) {
+                const size_t at = (r + i) * groups + g;
+                scale[g * tall + i] = i < rows ? ((const float *)p->quant.scale)[at] : 0;
+                bias[g * tall + i] = i < rows ? ((const float *)p->quant.bias)[at] : 0;
+            }
+        k->begin(c->group);
+        for (size_t i = 0; i < TILE_N; i += k->many)
+            k->tile(&(struct int_tile){.y = y + i * c->rows + r,
+                                       .ldy = c->rows,
+                                       .n = TILE_N - i < k->many ? TILE_N - i : k->many,
+                                       .rows = rows,
+                                       .x = {NULL, (int8_t *)(uintptr_t)l[i].bytes,
+                                             (float *)(uintptr_t)l[i].scale, (float *)(uintptr_t)l[i].sum},
+                                       .x_bytes = sizeof *l,
+                                       .panel = {panel, scale, bias},
+                                       .group = c->group,
+                                       .groups = quant_groups(int_group(c->group), c->cols),
+                                       .accumulate = c->accumulate});
+        k->end();
+    }
+}
+
+static void check_tiles(const struct tile_case *c)
+{
+    const struct int_tiles *k[ISAS_MOST];
+    static struct levels l[TILE_N + INT_MANY];
+    struct packed p;
+    const size_t n = TILE_N * c->rows;
+    float *x = random_floats(TILE_N * c->cols, "x"), *want = random_floats(n, "y");
+    pack(&p, c->rows, c->cols, c->bits, c->group, DTYPE_F32);
+    for (size_t i = 0; i < TILE_N; i++)
+        plain_levels(&l[i], x + i * c->cols, c->cols, c->bits, c->group, INT_TILES, false);
+    for (size_t i = 0; i < TILE_N; i++)
+        for (size_t r = 0; r < c->rows; r++)
+            want[i * c->rows + r] = plain_many(&p, r, &l[i], c->accumulate ? want[i * c->rows + r] : 0);
+    for (size_t t = 0, all = isas_tiles(k); t < all; t++) {
+        float *y = random_floats(n, "y");
+        by_tiles(y, k[t], &p, l, c);
+        for (size_t i = 0; i < n; i++)
+            if (y[i] != want[i])
+                fail_msg("%s, %zu rows of %zu, %zu bits, groups of %zu: [%zu, %zu] is %.9g, expected %.9g",
+                         k[t]->isa, c->rows, c->cols, c->bits, c->group, i / c->rows, i % c->rows,
+                         (double)y[i], (double)want[i]);
+        free(y);
+    }
+    free(x), free(want);
+    unpack(&p);
+}
+
+/* Panels of one height and another, whole and not, and rows of x that fill no tile. */
 static void test_tiles_of_every_width(void **state)
 {
     (void)state;
-    enum { ROWS = 5, COLS = 128, GROUP = 64 };
-    const struct int_kernels *k[ISAS_MOST];
-    const size_t all = isas_integers(k);
-    static struct levels l[INT_TILE];
-    static uint32_t panel[INT_TALL * COLS / 4];
-    static float scale[INT_TALL * 2], bias[INT_TALL * 2];
-    float y[ISAS_MOST][INT_TILE][ROWS];
-    struct packed p;
-    float *x = random_floats(INT_TILE * COLS, "x");
-    pack(&p, ROWS, COLS, 4, GROUP, DTYPE_F32);
-    for (size_t i = 0; i < all; i++) {
-        const size_t tall = k[i]->tall;
-        assert_true(tall <= INT_TALL);
-        for (size_t j = 0; j < INT_TILE; j++)
-            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum}, x + j * COLS, COLS, 4,
-                           GROUP, INT_TILES);
-        k[i]->pack(panel, p.raw + 1, COLS / 2, ROWS, COLS, 0, COLS, 4);
-        for (size_t r = 0; r < tall; r++)
-            for (size_t g = 0; g < 2; g++) {
-                scale[g * tall + r] = r < ROWS ? ((const float *)p.quant.scale)[r * 2 + g] : 0;
-                bias[g * tall + r] = r < ROWS ? ((const float *)p.quant.bias)[r * 2 + g] : 0;
-            }
-        k[i]->tile(&(struct int_tile){.y = y[i][0],
-                                      .ldy = ROWS,
-                                      .n = INT_TILE,
-                                      .rows = ROWS,
-                                      .x = {l[0].q, l[0].bytes, l[0].scale, l[0].sum},
-                                      .x_bytes = sizeof l[0],
-                                      .panel = {panel, scale, bias},
-                                      .group = GROUP,
-                                      .groups = 2});
-    }
-    for (size_t i = 1; i < all; i++)
-        assert_memory_equal(y[0], y[i], sizeof y[0]);
-    free(x);
-    unpack(&p);
+    static const size_t shapes[][2] = {{5, 128}, {16, 64}, {33, 72}, {64, 320}, {49, 200}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t v = 0; v < 6; v++)
+            check_tiles(&(struct tile_case){shapes[i][0], shapes[i][1], widths[v % 2], group_sizes[v / 2],
+                                            (i + v) % 2});
 }
 
 int main(void)

@@ -114,6 +114,21 @@ static void a_pipeline_has_any_nodes_and_says_so(void **state)
     assert_string_equal(w->planning.head.planning.kernels, "avx2");
 }
 
+/* Products in bf16 have other bits with AMX; nothing else has. */
+static void amx_counts_in_bf16_alone(void **state)
+{
+    struct world *w = *state;
+    static const char *const nodes[] = {"avx512/amx", "avx512", NULL};
+    must_plan(w, JOB_TRAIN, training(w, "pp=2"), nodes);
+    assert_false(was_said(w, "round in unlike ways"));
+    assert_string_equal(w->planning.head.planning.kernels, "avx512");
+    must_plan(w, JOB_TRAIN, with(training(w, "pp=2"), "compute", json_string("bf16")), nodes);
+    assert_true(was_said(w, "round in unlike ways (n0 with avx512/amx, n1 with avx512)"));
+    must_refuse(w, with(training(w, "tp=2"), "compute", json_string("bf16")), nodes, "and 1 takes part");
+    must_plan(w, JOB_TRAIN, with(training(w, "dp=2,pp=1"), "compute", json_string("bf16")), nodes);
+    assert_int_equal(w->planning.head.plan.replicas, 2);
+}
+
 static void replicas_need_the_same_updates(void **state)
 {
     struct world *w = *state;
@@ -161,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_pipeline_has_any_nodes_and_says_so, start, stop),
+        cmocka_unit_test_setup_teardown(amx_counts_in_bf16_alone, start, stop),
         cmocka_unit_test_setup_teardown(replicas_need_the_same_updates, start, stop),
         cmocka_unit_test_setup_teardown(slices_that_train_need_the_same_kernels, start, stop),
         cmocka_unit_test_setup_teardown(a_job_that_goes_on_does_without, start, stop),
