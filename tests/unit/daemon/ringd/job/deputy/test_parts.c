@@ -211,7 +211,7 @@ static void the_best_so_far_is_what_lies_in_its_folders(void **state)
 {
     struct world *w = *state;
     struct err err;
-    static const char *const folders[] = {"best", "lr-1e-4", "lr-1e-4/best", "bestof"};
+    static const char *const folders[] = {"best", "lr-1e-4", "lr-1e-4/best", "xbest", "bestof"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char *path = xasprintf("%s/%s", w->dir, folders[i]), *file = xasprintf("%s/a", folders[i]);
         assert_int_equal(mkdir(path, 0700), 0);
