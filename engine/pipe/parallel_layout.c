@@ -231,8 +231,8 @@ static void ask_cut(struct parallel_question *q, const struct parallel_layout *l
                                       .handling = l->replicas > 1 ? q->handling[at] : NULL};
 }
 
-/* Each rank gives the next one copies; of slices that share a place, the slowest. A ring may be gone
- * round either way, so of both neighbours the one that is farther. */
+/* Each rank gives the next one copies; of slices that share a place, the slowest. A ring may be
+ * gone round either way, so of both neighbours the one that is farther. */
 static void ask_copies(struct parallel_question *q, const struct parallel_layout *l,
                        const struct parallel_request *req)
 {

@@ -17,12 +17,12 @@ struct cache_evict {
  * caches ("/sys/devices/system/cpu/cpu0/cache"). Without such a folder: 32 MiB. */
 size_t cache_evict_cache_bytes(const char *root);
 
-/* Memory of so many bytes, at most 256 MiB: what a job reads before it comes to a layer again, or
+/* Memory of so many bytes, at most 256 MiB: what a job reads before it comes to a layer again; or
  * twice a cache, which does not give up the oldest first. −ENOMEM. */
 int cache_evict_init(struct cache_evict *cold, size_t bytes);
 void cache_evict_done(struct cache_evict *cold);
-/* Reads all of it, which evicts as much else, also of the addresses that the CPU has looked up. It returns a sum of what it read, which means
- * nothing: a compiler may drop reads whose result nobody gets. */
+/* Reads all of it, which evicts as much else, and addresses that the CPU has looked up. It returns
+ * a sum of what it read, which means nothing: a compiler may drop reads whose result nobody gets. */
 unsigned cache_evict_read(const struct cache_evict *cold);
 
 #endif

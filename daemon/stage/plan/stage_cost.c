@@ -128,8 +128,8 @@ static int trial_init(struct trial *t, const struct unit_trial *want, struct err
     return spec->kv_blocks ? trial_pieces(t, err) : 0;
 }
 
-/* One layer over and over would stay in the caches, which many in turn push each other out of: so as
- * much is read in between as the model has, or as pushes out everything. */
+/* One layer over and over would stay in the caches, which many in turn push each other out of. So
+ * in between as much is read as the model has, or as pushes out everything. */
 static int trial_cool(struct trial *t, struct err *err)
 {
     const double most = 2 * (double)cache_evict_cache_bytes("/sys/devices/system/cpu/cpu0/cache");

@@ -10,15 +10,16 @@ static const double CHUNK = 256 * 1024; /* bytes, as in exchange_impl.h */
 
 /* --- what is gathered ------------------------------------------------------------------------- */
 
-/* What is more than a chunk takes the CPUs as long as gradients do: threads pass it on to each other. */
+/* What is more than a chunk takes the CPUs as long as gradients do: threads pass it on to each
+ * other. */
 static double handled(const struct search *s, size_t node, double bytes)
 {
     const double first = fmin(bytes, CHUNK);
     return first * s->passing[node] + (bytes - first) * s->handling[node];
 }
 
-/* Over the slowest cable between two of the nodes. Their CPUs seal a part while the cable carries the
- * one before; over a loopback device the one is the other. */
+/* Over the slowest cable between two of the nodes. Their CPUs seal a part while the cable carries
+ * the one before; over a loopback device the one is the other. */
 static double gather_seconds(const struct sharing_table *s, size_t slices, const size_t *node,
                              const struct slice_traffic *all)
 {
