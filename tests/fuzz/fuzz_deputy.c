@@ -30,10 +30,10 @@ static const char *const texts[] = {"01000000000000000000000000000000",
                                     "{\"step\":1}",
                                     "",
                                     NULL};
-static const char *const keys[] = {"node",   "job",     "from",   "attempt",  "spec",    "type",
-                                   "nodes",  "origin",  "model",  "data",     "on_loss", "path",
-                                   "bytes",  "changed", "state",  "wait_for", "lent",    "iters",
-                                   "prompt", "record",  "result", NULL};
+static const char *const keys[] = {"node",   "job",      "from", "attempt", "spec",   "type",   "nodes",
+                                   "origin", "model",    "data", "on_loss", "path",   "bytes",  "changed",
+                                   "state",  "wait_for", "lent", "iters",   "prompt", "record", "result",
+                                   "best",   "files",    "step", NULL};
 static const struct input_words words = {keys, texts};
 
 static size_t taken, asked, answered;
