@@ -128,7 +128,8 @@ void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
 void link_down(struct link *link, enum link_end end, const char *text);
 /* The end, told from the loop by the timer. */
 void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us);
-/* The timer of lingering has fired: whether the last words are still leaving; then it is set again. */
+/* The timer of lingering has fired: whether the last words are still leaving; then it is set
+ * again. */
 bool link_lingers(struct link *link);
 
 /* link_events.c */

@@ -43,7 +43,8 @@ void train_save_done(struct train_save *t);
  * says so. Only errors of the round are returned, and of a disk that takes nothing for minutes. */
 int train_save_all(struct train_save *t, uint64_t step, const struct train_save_of *of, bool keeps,
                    struct err *err);
-/* Where the job could go on as well: waits for the disk, and says whether the last save is on it. */
+/* Where the job could go on as well: waits for the disk, and says whether the last save is on
+ * it. */
 bool train_save_is_kept(struct train_save *t);
 /* The end of a job: waits for the disk. A last save that failed is kept under the daemon's state;
  * then the sentence says where. */
