@@ -54,7 +54,7 @@ net_src    := $(sort $(wildcard net/*.c net/*/*.c))
 # kernels.c, integer.c, integer_tiles.c and those of tile/packed are compiled once per instruction set (below); everything else once.
 kern_src   := engine/num/kernels.c
 int_src    := engine/num/integer.c
-tiles_src  := engine/num/integer_tiles.c
+tiles_src  := engine/num/tile/integer_tiles.c
 packed_src := engine/num/tile/packed.c
 bytes_src  := engine/num/tile/packed_bytes.c
 amx_src    := engine/num/tile/packed_amx.c

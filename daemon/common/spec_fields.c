@@ -128,12 +128,11 @@ static const struct field spec_fields[] = {
     CHOICE("compute", TRAIN, compute, job_computes, NUM_F32,
            "number type of products with the weights of the model, forward and back: f32; bf16, up to 1.8 "
            "times as fast where CPUs have AVX512_BF16; int8, for LoRA, up to twice as fast where they have "
-           "VNNI. What is trained, sums and all else stay f32"),
+           "VNNI; either more than that where they have AMX. What is trained, sums and all else stay f32"),
     CHOICE("compute", ANSWERS | EVAL, compute, job_computes, NUM_F32,
            "number type of products: f32; bf16, up to twice as fast for prompts and data sets "
-           "where CPUs have "
-           "AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less "
-           "exact"),
+           "where CPUs have AVX512_BF16, and three times with AMX; int8, for weights of 8 or 4 bits. "
+           "bf16 and int8 are slightly less exact"),
 
     /* Serving. */
     TEXT("name", SERVE, served_name, "NAME",

@@ -156,8 +156,8 @@ struct int_panel {
 };
 
 /* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ many and r < rows ≤ tall, over
- * `groups` groups of x. x is as quantize makes INT_TILES, from the panel's first column on; there is
- * memory for the bytes of `many` rows. */
+ * `groups` groups of x. x is as quantize makes INT_TILES, from the panel's first column on; there
+ * is memory for the bytes of `many` rows. */
 struct int_tile {
     float *y;
     size_t ldy, n, rows;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the instruction set of this compilation multiplies bytes with. Included by integer.c and
- * packed_bytes.c only. */
+ * What the instruction set of this compilation multiplies bytes with. Included by integer.c,
+ * integer_tiles.c and packed_bytes.c only. */
 #ifndef NUM_INTEGER_ISA_H
 #define NUM_INTEGER_ISA_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors of 32 bytes, whatever the CPU's are, for integer.c and what is included there, and there
- * alone. Nothing here is fused but what is exact (add_exact): a multiplication and an
+ * Vectors of 32 bytes, whatever the CPU has, for integer.c, what is included there, and
+ * integer_tiles.c. Nothing here is fused but what is exact (add_exact): a multiplication and an
  * addition stay two. */
 #ifndef NUM_INTEGER_SIMD_H
 #define NUM_INTEGER_SIMD_H

@@ -33,8 +33,8 @@ struct num {
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
 
-/* Tiles of AMX, which no CPU has that is faster without. Otherwise the instruction for bf16 where it
- * is the faster way to the same bits, or else what f32 has. */
+/* Tiles of AMX, which no CPU has that is faster without. Otherwise the instruction for bf16 where
+ * it is the faster way to the same bits, or else what f32 has. */
 static const struct packed_kernels *pick_bf16(const struct num *num)
 {
     const struct packed_kernels *amx = isa_pick_packed_amx(), *k = isa_pick_packed_bf16();

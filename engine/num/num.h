@@ -29,13 +29,13 @@ int num_threads(const struct num *num);
  * same bits where it is the same, and else differ by rounding; where OpenBLAS multiplies ("neon",
  * "base"), which kernels that takes for a CPU counts as well. */
 const char *num_isa(const struct num *num);
-/* What numbers rounded to bf16 are multiplied with: "amx_bf16", where the CPU has it, whose sums have
- * bits of their own; "avx512_bf16", where the CPU has that and is faster with it, which is timed in
- * num_new; else as num_isa. The bits of these two are the same. */
+/* What numbers rounded to bf16 are multiplied with: "amx_bf16", where the CPU has it, whose sums
+ * have bits of their own; "avx512_bf16", where the CPU has that and is faster with it, which is
+ * timed in num_new; else as num_isa. The bits of these two are the same. */
 const char *num_isa_bf16(const struct num *num);
 bool num_is_bf16_fast(const struct num *num); /* it has, and is */
-/* What bytes are multiplied with: "amx", "vnni", "avxvnni", "avx2", "neon", "base". The bits are the
- * same. */
+/* What bytes are multiplied with: "amx", "vnni", "avxvnni", "avx2", "neon", "base". The bits are
+ * the same. */
 const char *num_isa_bytes(const struct num *num);
 
 /* What x · Wᵀ and dy · W are multiplied in (gemm_xwt, gemm_xw): NUM_F32, as from the beginning;

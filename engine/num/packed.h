@@ -78,9 +78,10 @@ struct packed_kernels {
  * makes the scale NaN. */
 struct packed_bytes {
     const char *isa;
-    /* n numbers of a row of A in ⌈n / 4⌉ cells, and 0 in those that make them whole steps; the scale,
-     * and the sum of the whole numbers, where tiles need it. Fetches `next`, which may lie anywhere. noise [n]: a number is rounded up if its fraction
-     * and (noise + ½) / 256 make 1; NULL: to nearest, to even between two. */
+    /* n numbers of a row of A in ⌈n / 4⌉ cells, and 0 in those that make them whole steps; the
+     * scale, and the sum of the whole numbers, where tiles need it. Fetches `next`, which may lie
+     * anywhere. noise [n]: a number is rounded up if its fraction and (noise + ½) / 256 make 1;
+     * NULL: to nearest, to even between two. */
     float (*of_a)(float *dst, const float *src, size_t n, const float *next, const uint8_t *noise,
                   int32_t *ret_sum);
     float (*of_b)(float *dst, const float *src, size_t n,

@@ -18,10 +18,10 @@ struct bed {
     uint8_t w[ROWS * COLS * 4];
     float x[INT_MANY][COLS], y[INT_MANY][INT_TALL];
     struct {
-        int16_t q[COLS];
+        _Alignas(64) int16_t q[COLS]; /* as scratch lies */
         float scale[GROUPS], sum[GROUPS];
     } row[INT_MANY];
-    uint32_t panel[INT_TALL * COLS / 4];
+    _Alignas(64) uint32_t panel[INT_TALL * COLS / 4];
     float scale[INT_TALL * GROUPS], bias[INT_TALL * GROUPS];
 };
 

@@ -4,7 +4,7 @@
  * instruction set. Any thread, no state. */
 #include "num/packed.h"
 
-#include "num/amx.h"
+#include "num/tile/amx.h"
 #include "num/simd.h"
 #include "num/tile/packed_round.h"
 #include "num/tile/packed_trans.h"

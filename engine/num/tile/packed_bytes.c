@@ -17,7 +17,7 @@
 #include "num/simd.h"
 #include "num/tile/packed_trans.h"
 #if defined __AMX_INT8__
-#include "num/amx.h"
+#include "num/tile/amx.h"
 #endif
 
 #if defined __AMX_INT8__

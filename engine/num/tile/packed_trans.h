@@ -6,7 +6,7 @@
 
 #include "num/simd.h"
 #if defined __AVX512F__
-#include "num/turn16.h"
+#include "num/tile/turn16.h"
 #endif
 
 #if defined __clang__

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products of factors rounded to bf16: the CPU's instructions against plain twins, bit by bit; the
- * four ways there are of multiplying (AMX, the instruction for vectors, f32 tiles, OpenBLAS) against
- * f64 loops over what rounding leaves, for every stored type; and the same bits whatever the rows,
- * the threads and the tiles. */
+ * four ways there are of multiplying (AMX, the instruction for vectors, f32 tiles, OpenBLAS)
+ * against f64 loops over what rounding leaves, for every stored type; and the same bits whatever
+ * the rows, the threads and the tiles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -8,10 +8,10 @@
 #include "num/integer_isa.h"
 #include "num/integer_simd.h"
 #if defined __AVX512VNNI__
-#include "num/turn16.h"
+#include "num/tile/turn16.h"
 #endif
 #if defined __AMX_INT8__
-#include "num/amx.h"
+#include "num/tile/amx.h"
 #endif
 
 enum { TALL = 2 * WIDE };

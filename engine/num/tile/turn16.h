@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sixteen rows of sixteen cells of 32 bits become columns, in registers of AVX-512. Included by
- * packed_trans.h and integer_pack.h only. */
+ * packed_trans.h and integer_tiles.c only. */
 #ifndef NUM_TURN16_H
 #define NUM_TURN16_H
 
