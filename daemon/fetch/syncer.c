@@ -141,13 +141,12 @@ void syncer_wait(struct syncer *s)
 
 int syncer_forget(struct syncer *s, int file)
 {
-    struct sync_waiting *w;
     pthread_mutex_lock(&s->lock);
     while (s->busy == file)
         pthread_cond_wait(&s->changed, &s->lock);
-    TAILQ_FOREACH(w, &s->orders, next)
-    if (w->order.file == file)
-        break;
+    struct sync_waiting *w = TAILQ_FIRST(&s->orders);
+    while (w && w->order.file != file)
+        w = TAILQ_NEXT(w, next);
     if (w) {
         TAILQ_REMOVE(&s->orders, w, next);
         s->unsafe -= w->order.fresh;

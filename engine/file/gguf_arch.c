@@ -122,7 +122,7 @@ static bool has_window(const struct gguf_value *pattern, size_t usual, size_t la
 /* An array of another type, or of another length, would be a guess. */
 static void check_pattern(struct gguf_maker *k, const struct gguf_value *pattern, int64_t layers)
 {
-    int64_t every;
+    int64_t every = 0;
     const bool is_right = pattern->is_array ? pattern->type == GGUF_BOOL && (int64_t)pattern->count == layers
                                             : gguf_whole(pattern, 0, &every) && every >= 0;
     if (!is_right && !k->r)

@@ -254,7 +254,7 @@ static int split_for_answer(struct head *h, struct err *err)
     struct answer_layout list[MOST_ANSWER_LAYOUTS];
     json_t *all = json_incref(h->planning.nodes);
     h->planning.wants_speed = true; /* of the plan that is taken, too: a job says how far off that was */
-    const size_t n = try_answers(list, list_answers(list, h, all), h, all, err);
+    const size_t listed = list_answers(list, h, all), n = try_answers(list, listed, h, all, err);
     json_t *shown = show_answers(list, n, all);
     int e = n ? 0 : -ENOSPC;
     if (n) {
