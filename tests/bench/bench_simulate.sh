@@ -1,12 +1,12 @@
 #!/bin/sh
 # What ringctl simulate says of rings that are at hand, term by term: two real daemons of one thread, each with a core of its own, against a
 # simulation that is given what one node takes for a layer, and the cable. Forwards done again, sums of gradients over a slow cable, nodes that
-# share a stage, and the same of a model that is served.
-# usage: bench_simulate.sh BUILD [ROW…]   (rows: pp gpipe again-stage again-layer dp tp serve-tp). ALONE is put before each command that is
+# share a stage. Copies of what is trained are off: simulate does not know them.
+# usage: bench_simulate.sh BUILD [ROW…]   (rows: pp gpipe again-stage again-layer dp tp). ALONE is put before each command that is
 # timed: one that waits for a quiet machine, say.
 # SPDX-License-Identifier: MIT
 set -eu
-layers=8 dim=768 seq=256 rank=64 mbits=400 steps=12
+layers=8 dim=512 inner=1376 seq=128 rank=64 mbits=400 steps=8
 
 # Within the ring, called by itself: ROW.
 if [ -n "${BENCH_SIMULATE:-}" ]; then
@@ -15,16 +15,8 @@ if [ -n "${BENCH_SIMULATE:-}" ]; then
         name=$(tr '\0' '\n' <"/proc/$child/cmdline" | sed -n '/^--name$/{n;p;}')
         [ -z "$name" ] || taskset -acp $((${name#n} - 1)) "$child" >/dev/null
     done
-    if [ "$row" = serve-tp ]; then
-        ${ALONE:-} "$RINGCTL" plan serve --model "$work/model" --json >"$work/plan.json" 2>"$work/said"
-        "$RINGCTL" serve --model "$work/model" --name it --parallel tp=2 --draft-max 0 >"$work/said" 2>&1
-        for streams in 1 4; do
-            echo "$streams $(${ALONE:-} "$CLIENT" "$RINGD_SOCKET" it streams=$streams tokens=96 seed=1 | cut -d' ' -f1)" >>"$work/measured"
-        done
-        exit 0
-    fi
     train="--model $work/model --data $work/rows.jsonl --adapter-out $work/out --rank $rank --target-modules all-linear --batch-size 8
-        --micro-batch-size 1 --seq-len $seq"
+        --micro-batch-size 1 --seq-len $seq --copies off"
     case $row in
     pp) how="--parallel pp=2 --schedule 1f1b" ;;
     gpipe) how="--parallel pp=2 --schedule gpipe" ;;
@@ -34,22 +26,21 @@ if [ -n "${BENCH_SIMULATE:-}" ]; then
     tp) how="--parallel tp=2,pp=1 --schedule 1f1b" ;;
     esac
     # shellcheck disable=SC2086 # options and the command before them are words
-    ${ALONE:-} sh -c '"$0" --json plan train '"$train"' --parallel pp=1 --schedule 1f1b >"$1"' "$RINGCTL" "$work/plan.json" 2>"$work/said"
+    ${ALONE:-} "$RINGCTL" --json plan train $train --parallel pp=1 --schedule 1f1b >"$work/plan.json" 2>"$work/said"
     # shellcheck disable=SC2086
     ${ALONE:-} "$RINGCTL" train $train $how --iters $steps --log "$work/log" >"$work/said" 2>&1
-    jq -rs '[.[] | select(.step > 4) | .step_seconds] | sort | .[(length - 1) / 2 | floor]' "$work/log" >"$work/measured"
+    jq -rs '[.[] | select(.step > 3) | .step_seconds] | sort | .[(length - 1) / 2 | floor]' "$work/log" >"$work/measured"
     rm -rf "$work/out" "$work/log"
     exit 0
 fi
 
 build=$1
 shift
-[ $# -gt 0 ] || set -- pp gpipe again-stage again-layer dp tp serve-tp
+[ $# -gt 0 ] || set -- pp gpipe again-stage again-layer dp tp
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
 RINGCTL=$build/ringctl
-CLIENT=$build/tests/bench/bench_serve
 XDG_CACHE_HOME=$work/cache
-export RINGCTL CLIENT XDG_CACHE_HOME BENCH_SIMULATE="$work"
+export RINGCTL XDG_CACHE_HOME BENCH_SIMULATE="$work"
 unset CACHE_DIRECTORY
 . "$(dirname "$0")/awake.sh"
 keep_awake
@@ -57,7 +48,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
 mkdir "$work/shape"
-jq ".hidden_size = $dim | .intermediate_size = 2048 | .num_hidden_layers = $layers | .num_attention_heads = 12 | .num_key_value_heads = 12
+jq ".hidden_size = $dim | .intermediate_size = $inner | .num_hidden_layers = $layers | .num_attention_heads = 8 | .num_key_value_heads = 8
     | .head_dim = 64 | .vocab_size = 512" share/tiny-llama/config.json >"$work/shape/config.json"
 jq -cn --argjson n $seq 'range(32) as $r | [range($n) | (. * 7 + $r) % 512] | {input_ids: ., labels: .}' >"$work/rows.jsonl"
 BENCH_SIMULATE='' "$build/ringctl" local 1 --threads 1 train --model "$work/shape" --init random --fine-tune-type full --data "$work/rows.jsonl" \
@@ -66,7 +57,7 @@ BENCH_SIMULATE='' "$build/ringctl" local 1 --threads 1 train --model "$work/shap
     exit 1
 }
 # Rank r on a matrix of n rows and m columns: r (n + m).
-params=$(awk -v r=$rank -v d=$dim -v l=$layers 'BEGIN {print l * r * (4 * 2 * d + 3 * (d + 2048)) / 1e6}')
+params=$(awk -v r=$rank -v d=$dim -v i=$inner -v l=$layers 'BEGIN {print l * r * (4 * 2 * d + 3 * (d + i)) / 1e6}')
 
 # simulate OPTION…: with what the plan of one node says of a layer
 simulate() {
@@ -96,15 +87,9 @@ for row; do
     pp) said=$(simulate --nodes 2 --microbatches 8 --schedule 1f1b --latency-us 350) ;;
     gpipe) said=$(simulate --nodes 2 --microbatches 8 --schedule gpipe --latency-us 350) ;;
     again-*) said=$(simulate --nodes 2 --microbatches 8 --schedule gpipe --latency-us 350 --recompute "${row#again-}") ;;
-    dp) said=$(simulate --nodes 1 --microbatches 4 --replicas 2 --link-gbps "$(awk -v m=$mbits 'BEGIN {print m / 1000}')") ;;
-    tp) said=$(simulate --nodes 2 --tp 2 --microbatches 8 --latency-us 200 --link-gbps 20 --gather-fwd 5.67 --gather-bwd 9.33) ;;
-    serve-tp)
-        while read -r streams measured; do
-            show "served, tp=2, streams: $streams" "$measured" "$("$build/ringctl" simulate --serve --plan "$work/plan.json" --nodes 2 --tp 2 --vocab 512 --gather-fwd 5.67 \
-                --latency-us 40 --link-gbps 20 --prompt-tokens 8 --max-tokens 96 --streams "$streams" --json | jq '.rows[0].tokens_per_second')" tokens/s
-        done <"$work/measured"
-        continue
-        ;;
+    # What goes either way passes one device, which has half of its rate for each.
+    dp) said=$(simulate --nodes 1 --microbatches 4 --replicas 2 --link-gbps "$(awk -v m=$mbits 'BEGIN {print m / 2000}')") ;;
+    tp) said=$(simulate --nodes 2 --tp 2 --microbatches 8 --latency-us 200 --link-gbps 20 --gather-fwd 5.69 --gather-bwd 10.38) ;;
     esac
     show "step, $row" "$(awk '{print 1000 * $1}' "$work/measured")" "$(awk -v s="$said" 'BEGIN {print 1000 * s}')" ms
 done

@@ -172,7 +172,7 @@ static void why_slower(char *text, size_t size, const struct parallel_found *it,
                  {a->cables - b->cables, "messages between stages take longer, by"},
                  {a->gather - b->gather, "nodes that share a stage gather outputs for longer, by"},
                  {a->sums - b->sums, "replicas add up gradients for longer, by"},
-                 {a->update - b->update, "norm and optimizer take longer, by"}};
+                 {a->update - b->update, "norm, optimizer and copies of what is trained take longer, by"}};
     size_t most = 0;
     for (size_t i = 1; i < sizeof parts / sizeof *parts; i++)
         most = parts[i].more > parts[most].more ? i : most;
