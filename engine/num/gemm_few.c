@@ -141,6 +141,10 @@ static void plain_dots(const struct num *num, const struct gemm_xwt *p, struct r
 static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s)
 {
     const struct mat w = p->w;
+    if (w.down) {
+        down_dots(num, p, s);
+        return;
+    }
     if (w.quant || w.dtype != DTYPE_F8_E4M3) {
         plain_dots(num, p, s);
         return;

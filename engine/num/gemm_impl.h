@@ -23,6 +23,8 @@ struct row_span {
 bool few_applies(const struct num *num, const struct gemm_xwt *p);
 size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n);
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n);
+/* The same for rows s of W that is stored by columns (tile/down.c). */
+void down_dots(const struct num *num, const struct gemm_xwt *p, struct row_span s);
 /* Any number of rows, as many at a time as few_each takes: one at least. */
 void few_in_turn(struct num *num, const struct gemm_xwt *p);
 

@@ -169,7 +169,7 @@ static void products_are_those_of_floats(void **state)
         }
         gemm_xwt(num, got, x, p.w, 3, false);
         gemm_xwt(num, want, x, p.plain, 3, false);
-        if (!p.w.block)
+        if (!p.w.block && !cases[k].apart) /* columns are added one after the other */
             assert_same_bits(got, want, (size_t)3 * ROWS, "few rows");
         case_done(&p);
     }
