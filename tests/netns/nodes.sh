@@ -12,6 +12,7 @@
 #   make_cache FOLDER         a cache of Hugging Face at $tmp/home that has these files as test/big, exactly $big; $tmp/nothing: one without
 #   check_cable K A B         its subnet: a /127 on both ends, the same, each end reached from the other
 #   doctor_says NODE PATTERN  a finding of the doctor, asked there: "warning a mtu cable1: TEXT FIX COMMAND"; needs jq
+#   iters_for SECONDS             sets $iters: steps that a job takes at least that long for, on CPUs as they are here
 #   train HEAD NAME [OPTION...]   $iters steps in the background into $tmp/NAME, its log lines in $tmp/NAME.steps
 #   await_job NAME            until it ended well      steps NAME       how many it has logged
 #   loop_ns NAME              processor time of the daemon's loop so far, in ns      rss NAME    memory in KiB
@@ -178,11 +179,20 @@ doctor_says() {
     ok "the doctor at $1: $(grep -E -- "$2" "$tmp/found")"
 }
 
+iters_for() {
+    iters=60
+    train a probe
+    await_line "$tmp/probe.steps" '"step":20[,}]' 20
+    _began=$(milliseconds)
+    await_job probe
+    iters=$(($1 * 1000 * 40 / ($(milliseconds) - _began)))
+    [ $iters -ge 600 ] || iters=600
+}
 train() {
     : >"$tmp/$2.steps"
     _head=$1 _name=$2
     shift 2
-    RINGD_SOCKET=$tmp/$_head/ringd.sock timeout $((60 * slow)) "$build/ringctl" --json train --model "$model" --data "$data" \
+    RINGD_SOCKET=$tmp/$_head/ringd.sock timeout $((120 * slow)) "$build/ringctl" --json train --model "$model" --data "$data" \
         --adapter-out "$tmp/$_name" --iters "$iters" --on-loss stop --seed 5 --dropout 0.05 --log "$tmp/$_name.steps" "$@" \
         >"$tmp/$_name.train.log" 2>&1 </dev/null &
     job=$!

@@ -61,7 +61,7 @@ for node in 1 2; do
 done
 await_all 'a ring of 2' 20 a b
 
-iters=600
+iters_for 35
 train a calm
 await_job calm
 train a rough

@@ -98,7 +98,7 @@ for node in 1 2 3 4; do
 done
 await_all 'a ring of 4' 20 a b c d
 
-iters=600
+iters_for 35
 start=$(milliseconds)
 train a calm
 await_job calm
