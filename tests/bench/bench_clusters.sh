@@ -4,11 +4,11 @@
 # runs fourteen steps; so does what auto chose. A step is the median of the last eight: the first ones take up to three times as long. Reported
 # of each cluster: what auto chose, the fastest layout, the one against the other, and the step that was foreseen of auto's against the one it
 # took.
-# usage: bench_clusters.sh BUILD [NUMBER…]   (of clusters, 1 to 10). ALONE is put before each command that is timed: one that waits for a
-# quiet machine, say. KEEP names a file to which all that was measured is added.
+# usage: bench_clusters.sh BUILD [NUMBER…]   (of clusters, 1 to 10)
 # SPDX-License-Identifier: MIT
 set -eu
-period_us=10000 steps=14 seq=128
+steps=14 seq=128
+. "$(dirname "$0")/quotas.sh"
 
 # number, rows of a step, cables in Mbit/s (0: as fast as loopback is), hundredths of a CPU of each node
 clusters='1 4 0 50 50
@@ -22,27 +22,6 @@ clusters='1 4 0 50 50
 9 8 0 30 30 30 30
 10 4 300 40 20 40 20'
 
-# Control groups of version 1 or 2, as in bench_planner.sh. They go before all other work, so that they have their shares beside it.
-groups_in() {
-    if [ -w /sys/fs/cgroup/cgroup.subtree_control ] && grep -qw cpu /sys/fs/cgroup/cgroup.controllers; then
-        echo +cpu >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null && echo /sys/fs/cgroup
-    elif [ -w /sys/fs/cgroup/cpu/cpu.cfs_quota_us ]; then
-        echo /sys/fs/cgroup/cpu
-    fi
-}
-# confine FOLDER HUNDREDTHS PID
-confine() {
-    mkdir "$1"
-    if [ -e "$1/cpu.max" ]; then
-        echo "$(($2 * period_us / 100)) $period_us" >"$1/cpu.max"
-        echo 10000 >"$1/cpu.weight"
-    else
-        echo $period_us >"$1/cpu.cfs_period_us"
-        echo $(($2 * period_us / 100)) >"$1/cpu.cfs_quota_us"
-        echo 262144 >"$1/cpu.shares"
-    fi
-    echo "$3" >"$1/cgroup.procs"
-}
 # What so many nodes can be laid out as.
 layouts_of() {
     case $1 in
@@ -57,32 +36,26 @@ if [ -n "${BENCH_CLUSTERS:-}" ]; then
     work=$BENCH_CLUSTERS number=$1 rows=$2
     shift 2
     nodes=$#
-    for child in $(cat "/proc/$PPID/task/$PPID/children"); do
-        name=$(tr '\0' '\n' <"/proc/$child/cmdline" | sed -n '/^--name$/{n;p;}')
-        [ -n "$name" ] || continue
-        at=${name#n}
-        eval "confine \"$GROUP-$name\" \"\${$at}\" \"$child\""
-    done
+    confine_nodes "$@"
     options="--model $work/model --data $work/rows.jsonl --adapter-out $work/out --rank 16 --target-modules all-linear --batch-size $rows
         --seq-len $seq --iters $steps"
     # layout NAME OPTION…: plans it and runs it; a line of what was foreseen, what it took, and what it is
     layout() {
         called=$1
         shift
-        # shellcheck disable=SC2086 # options and the command before them are words
-        ${ALONE:-} "$RINGCTL" --json plan train $options --micro-batch-size 1 "$@" --schedule auto --out "$work/kept.plan" >"$work/plan.json" 2>"$work/said" || {
+        # shellcheck disable=SC2086 # options are words
+        "$RINGCTL" --json plan train $options --micro-batch-size 1 "$@" --schedule auto --out "$work/kept.plan" >"$work/plan.json" 2>"$work/said" || {
             echo "$called cannot be: $(tail -n 1 "$work/said")" >&2
             return 0
         }
         # shellcheck disable=SC2086
-        ${ALONE:-} "$RINGCTL" train $options --plan "$work/kept.plan" --log "$work/log" >"$work/said" 2>&1 || {
+        "$RINGCTL" train $options --plan "$work/kept.plan" --log "$work/log" >"$work/said" 2>&1 || {
             cat "$work/said" >&2
             return 0
         }
         jq -rs --arg called "$called" --arg number "$number" --argjson said "$(jq .plan.forecast.seconds "$work/plan.json")" --arg is \
             "$(jq -r '(.parallel // "pp=1") + " " + .schedule + " " + (.nodes | join(","))' "$work/kept.plan")" \
-            '[.[] | select(.step > 6) | .step_seconds] | sort | "\($number) \($called) \($said) \(.[(length - 1) / 2 | floor]) \($is)"' "$work/log" |
-            tee -a "${KEEP:-/dev/null}" >>"$work/measured"
+            '[.[] | select(.step > 6) | .step_seconds] | sort | "\($number) \($called) \($said) \(.[(length - 1) / 2 | floor]) \($is)"' "$work/log" >>"$work/measured"
         rm -rf "$work/out" "$work/log" "$work/kept.plan"
     }
     rm -rf "$XDG_CACHE_HOME"
@@ -95,35 +68,9 @@ fi
 
 build=$1
 shift
-groups=$(groups_in)
-if [ -z "$groups" ]; then
-    printf '%-38s skipped: there are no control groups here whose CPUs could be limited (as root, in a cgroup with the cpu controller)\n' "auto against all layouts"
-    exit 0
-fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
-GROUP=$groups/ringd-clusters-$$
-RINGCTL=$build/ringctl
-XDG_CACHE_HOME=$work/cache
-export GROUP RINGCTL XDG_CACHE_HOME BENCH_CLUSTERS="$work"
-unset CACHE_DIRECTORY
-. "$(dirname "$0")/awake.sh"
-keep_awake
-end() {
-    rmdir "$GROUP"-n? 2>/dev/null || :
-    rm -rf "$work"
-}
-trap end EXIT
-trap 'exit 130' INT TERM
-
-mkdir "$work/shape"
-jq '.hidden_size = 384 | .intermediate_size = 1024 | .num_hidden_layers = 8 | .num_attention_heads = 8 | .num_key_value_heads = 8
-    | .head_dim = 48 | .vocab_size = 512' share/tiny-llama/config.json >"$work/shape/config.json"
-jq -cn --argjson n $seq 'range(32) as $r | [range($n) | (. * 7 + $r) % 512] | {input_ids: ., labels: .}' >"$work/rows.jsonl"
-BENCH_CLUSTERS='' "$build/ringctl" local 1 --threads 1 train --model "$work/shape" --init random --fine-tune-type full --data "$work/rows.jsonl" \
-    --adapter-out "$work/model" --batch-size 1 --seq-len $seq --iters 1 >"$work/said" 2>&1 || {
-    cat "$work/said" >&2
-    exit 1
-}
+begin "auto against all layouts"
+make_model 8 8
+export BENCH_CLUSTERS="$work"
 
 # within MBITS COMMAND…: in a network of its own whose cables are no faster
 within() {
@@ -144,7 +91,7 @@ echo "$clusters" | while read -r number rows rate shares; do
         exit 1
     }
     grep 'cannot be' "$work/all" >&2 || :
-    rmdir "$GROUP"-n? 2>/dev/null || :
+    release_nodes
     awk -v number="$number" -v what="$shares, rows $rows, cables $rate" '
         $2 == "auto" {said = $3; took = $4; chosen = $5 " " $6; next}
         !best || $4 < best {best = $4; name = $5 " " $6}

@@ -2,48 +2,18 @@
 # Three real daemons in control groups with unlike shares of the CPUs, 2:1:1 and 4:2:1, each with one thread; its stages inherit the group. A
 # LoRA step as the planner splits it, which had every node timed in its own group, and the even split under the same schedule, each against
 # what was foreseen of it; then the one against the other. Eight rows a step, the median of all steps but each job's first, the jobs taking
-# turns, and in every turn all nodes timed anew: a machine that others use, too, is not as fast in one minute as in the next. A group's quota is
-# given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
+# turns, and in every turn all nodes timed again: a machine that others use, too, is not as fast in one minute as in the next.
 # usage: bench_planner.sh BUILD [TIMES] [SHARES]
 # SPDX-License-Identifier: MIT
 set -eu
-period_us=10000 steps=4 seq=128
-
-# Where groups can be made that limit CPUs: version 2, or version 1 beside it.
-groups_in() {
-    if [ -w /sys/fs/cgroup/cgroup.subtree_control ] && grep -qw cpu /sys/fs/cgroup/cgroup.controllers; then
-        echo +cpu >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null && echo /sys/fs/cgroup
-    elif [ -w /sys/fs/cgroup/cpu/cpu.cfs_quota_us ]; then
-        echo /sys/fs/cgroup/cpu
-    fi
-}
-# confine FOLDER HUNDREDTHS PID
-confine() {
-    mkdir "$1"
-    if [ -e "$1/cpu.max" ]; then
-        echo "$(($2 * period_us / 100)) $period_us" >"$1/cpu.max"
-        echo 10000 >"$1/cpu.weight"
-    else
-        echo $period_us >"$1/cpu.cfs_period_us"
-        echo $(($2 * period_us / 100)) >"$1/cpu.cfs_quota_us"
-        echo 262144 >"$1/cpu.shares"
-    fi
-    echo "$3" >"$1/cgroup.procs"
-}
+steps=4 seq=128
+. "$(dirname "$0")/quotas.sh"
 
 # Within the ring, called by itself: TIMES, then the hundredths of a CPU of n1, n2, n3.
 if [ -n "${BENCH_PLANNER:-}" ]; then
     work=$BENCH_PLANNER times=$1
     shift
-    [ -e "$work/model" ] || "$RINGCTL" train --model "$work/shape" --init random --fine-tune-type full --data "$work/rows.jsonl" \
-        --adapter-out "$work/model" --batch-size 1 --seq-len $seq --iters 1
-    for child in $(cat "/proc/$PPID/task/$PPID/children"); do
-        case $(tr '\0' '\n' <"/proc/$child/cmdline" | sed -n '/^--name$/{n;p;}') in
-        n1) confine "$GROUP-n1" "$1" "$child" ;;
-        n2) confine "$GROUP-n2" "$2" "$child" ;;
-        n3) confine "$GROUP-n3" "$3" "$child" ;;
-        esac
-    done
+    confine_nodes "$@"
     set -- --model "$work/model" --data "$work/rows.jsonl" --adapter-out "$work/out" --rank 16 --target-modules all-linear \
         --batch-size 8 --seq-len $seq --iters $steps
     for _ in $(seq "$times"); do
@@ -63,31 +33,9 @@ if [ -n "${BENCH_PLANNER:-}" ]; then
 fi
 
 build=$1 times=${2:-2}
-groups=$(groups_in)
-if [ -z "$groups" ]; then
-    printf '%-38s skipped: there are no control groups here whose CPUs could be limited (as root, in a cgroup with the cpu controller)\n' "step as planned, unlike nodes"
-    exit 0
-fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
-GROUP=$groups/ringd-bench-$$
-RINGCTL=$build/ringctl
-XDG_CACHE_HOME=$work/cache
-export GROUP RINGCTL XDG_CACHE_HOME BENCH_PLANNER="$work"
-unset CACHE_DIRECTORY
-# Groups that wait for the next period leave cores idle.
-. "$(dirname "$0")/awake.sh"
-keep_awake
-end() {
-    rmdir "$GROUP"-n? 2>/dev/null || :
-    rm -rf "$work"
-}
-trap end EXIT
-trap 'exit 130' INT TERM
-
-mkdir "$work/shape"
-jq '.hidden_size = 384 | .intermediate_size = 1024 | .num_hidden_layers = 16 | .num_attention_heads = 6 | .num_key_value_heads = 6
-    | .head_dim = 64 | .vocab_size = 512' share/tiny-llama/config.json >"$work/shape/config.json"
-jq -cn --argjson n $seq 'range(32) as $r | [range($n) | (. * 7 + $r) % 512] | {input_ids: ., labels: .}' >"$work/rows.jsonl"
+begin "step as planned, unlike nodes"
+make_model 16 6
+export BENCH_PLANNER="$work"
 
 # row NAME FILE: of each turn what a step took, what had been said, and the split
 row() {
@@ -113,7 +61,7 @@ shares() {
         cat "$work/said" >&2
         exit 1
     }
-    rmdir "$GROUP"-n?
+    release_nodes
     row "step, CPUs $text, planned" "$work/seconds.auto"
     row "step, CPUs $text, even" "$work/seconds.even"
     paste -d ' ' "$work/seconds.even" "$work/seconds.auto" | awk -v name="even against planned, CPUs $text" '
