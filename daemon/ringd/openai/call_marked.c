@@ -10,6 +10,7 @@
 /* What is left to read. */
 struct marked_cursor {
     const char *at, *end;
+    bool is_open; /* an argument goes on behind the end */
 };
 
 struct marked_span {
@@ -59,19 +60,24 @@ static bool is_name(struct marked_span s)
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-/* "type" of an argument in the tool's schema, or NULL. */
-static const json_t *type_of(const json_t *tools, const char *name, const char *key)
+const json_t *call_find_tool(const json_t *tools, const char *name)
 {
     const json_t *tool;
     size_t i;
     json_array_foreach (tools, i, tool) {
         const json_t *function = json_object_get(tool, "function");
         const char *own = json_string_value(json_object_get(function, "name"));
-        const json_t *all = json_object_get(json_object_get(function, "parameters"), "properties");
         if (own && !strcmp(own, name))
-            return json_object_get(json_object_get(all, key), "type");
+            return function;
     }
     return NULL;
+}
+
+/* "type" of an argument in the tool's schema, or NULL. */
+static const json_t *type_of(const json_t *tools, const char *name, const char *key)
+{
+    const json_t *all = json_object_get(call_find_tool(tools, name), "parameters");
+    return json_object_get(json_object_get(json_object_get(all, "properties"), key), "type");
 }
 
 enum value_kind { VALUE_ANY, VALUE_TEXT, VALUE_JSON };
@@ -149,8 +155,10 @@ static bool read_argument(struct marked_cursor *c, const struct tag_form *f, con
     const struct marked_span own = f->has_quotes ? without_quotes(head) : trimmed(head);
     if (!is_name(own) || !take(c, f->then))
         return false;
-    if (!take_until(c, f->close, &value))
+    if (!take_until(c, f->close, &value)) {
+        c->is_open = true;
         return false;
+    }
     memcpy(key, own.text, own.n);
     key[own.n] = '\0';
     value = f->has_lines ? without_lines(value) : value;
@@ -191,15 +199,18 @@ static bool read_arguments(struct marked_cursor *c, enum call_style style, const
     return true;
 }
 
-json_t *call_read_marked(enum call_style style, const char *text, size_t n, const json_t *tools)
+json_t *call_read_marked(enum call_style style, const char *text, size_t n, const json_t *tools,
+                         bool *ret_is_open)
 {
-    struct marked_cursor c = {text, text + n};
+    struct marked_cursor c = {text, text + n, false};
     char name[CALL_NAME_MAX + 1];
+    *ret_is_open = false;
     if (style == CALL_PYTHON)
-        return call_read_lines(text, n);
+        return call_read_lines(text, n, ret_is_open);
     json_t *arguments = json_object();
     if (!read_name(&c, style, name) || !read_arguments(&c, style, tools, name, arguments)) {
         json_decref(arguments);
+        *ret_is_open = c.is_open;
         return NULL;
     }
     return json_pack("[{s:s s:o}]", "name", name, "arguments", arguments);

@@ -13,6 +13,7 @@ enum { DEEPEST = 32, NUMBER = 64 };
 struct python_cursor {
     const char *at, *end;
     size_t depth; /* of lists and dicts around */
+    bool is_open; /* a text has no end yet */
 };
 
 static void skip_space(struct python_cursor *c)
@@ -72,6 +73,8 @@ static json_t *read_text(struct python_cursor *c)
     if (c->at < c->end) {
         c->at++;
         ret = json_stringn(text.data, text.len);
+    } else {
+        c->is_open = true;
     }
     out_text_done(&text);
     return ret;
@@ -177,15 +180,16 @@ static json_t *read_call(struct python_cursor *c)
     return json_pack("{s:s s:o}", "name", name, "arguments", arguments);
 }
 
-json_t *call_read_lines(const char *text, size_t n)
+json_t *call_read_lines(const char *text, size_t n, bool *ret_is_open)
 {
-    struct python_cursor c = {text, text + n, 0};
+    struct python_cursor c = {text, text + n, 0, false};
     json_t *calls = json_array();
     bool is_whole = true;
     for (skip_space(&c); is_whole && c.at < c.end; skip_space(&c)) {
         json_t *call = read_call(&c);
         is_whole = call && !json_array_append_new(calls, call);
     }
+    *ret_is_open = c.is_open;
     if (is_whole && json_array_size(calls))
         return calls;
     json_decref(calls);

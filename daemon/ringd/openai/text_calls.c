@@ -29,22 +29,10 @@ static size_t outside(const struct text_parts *p)
     return json_of(p) ? 1 : 0;
 }
 
-static bool is_tool(const struct text_parts *p, const char *name)
-{
-    const json_t *tool;
-    size_t i;
-    json_array_foreach (p->setup.tools, i, tool) {
-        const char *has = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-        if (has && !strcmp(has, name))
-            return true;
-    }
-    return false;
-}
-
 /* A bracket at the beginning of an answer may be an answer in JSON. */
 static bool may_call(const struct text_parts *p)
 {
-    return !p->is_bare || !p->setup.tools || is_tool(p, p->name);
+    return !p->is_bare || !p->setup.tools || call_find_tool(p->setup.tools, p->name);
 }
 
 static void emit_name(struct text_parts *p)
@@ -187,15 +175,20 @@ static void step_whole(struct text_parts *p, char c)
         read_whole(p);
 }
 
-/* A call in tags, or several in lines, once the last tag has come. */
+/* A call in tags, or several in lines, once the last tag has come; what looks like it may stand in an
+ * argument. */
 static void step_marked(struct text_parts *p)
 {
     const struct call_format *f = format_of(p);
     const size_t closes = strlen(f->closes), n = p->raw.len - p->body;
     if (n < closes || memcmp(p->raw.data + p->raw.len - closes, f->closes, closes) != 0)
         return;
-    json_t *calls = call_read_marked(f->style, p->raw.data + p->body, n - closes, p->setup.tools), *call;
+    bool is_open;
+    json_t *calls = call_read_marked(f->style, p->raw.data + p->body, n - closes, p->setup.tools, &is_open),
+           *call;
     size_t i;
+    if (!calls && is_open)
+        return;
     if (!calls) {
         parts_hand_back(p, 0);
         return;
@@ -242,7 +235,7 @@ static bool read_code(struct text_parts *p, char **ret_arguments)
     if (call_read_python(code, n, p->name, ret_arguments))
         return true;
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
-        if (!is_tool(p, tools[i]))
+        if (!call_find_tool(p->setup.tools, tools[i]))
             continue;
         json_t *arguments = json_object();
         json_object_set_new(arguments, "code", json_stringn(code, n));

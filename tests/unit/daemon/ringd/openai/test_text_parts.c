@@ -371,6 +371,12 @@ static void calls_in_tags(void **state)
     reads("glm", "<think>t</think>\n<tool_call>f</tool_call>\n<tool_call>g\n</tool_call>", "{t}[f {}][g {}]");
     reads("glm", "<tool_call>f\n<arg_key>a</arg_key></tool_call>",
           "<tool_call>f\n<arg_key>a</arg_key></tool_call>");
+    reads("glm", "<tool_call>f\n<arg_key>a</arg_key><arg_value>of </tool_call></arg_value></tool_call>",
+          "[f {\"a\":\"of </tool_call>\"}]");
+    reads("glm", "<tool_call>f\n<arg_key>a</arg_key><arg_value>b</tool_call>",
+          "<tool_call>f\n<arg_key>a</arg_key><arg_value>b</tool_call>");
+    reads("olmo3", "<function_calls>f(a='</function_calls>')</function_calls>",
+          "[f {\"a\":\"</function_calls>\"}]");
     reads("glm", "<tool_call></tool_call>", "<tool_call></tool_call>");
     reads("glm", "<tool_call>f\n<arg_key>a", "<tool_call>f\n<arg_key>a");
     reads("qwen3-coder",
