@@ -17,7 +17,13 @@
 
 #include "net/clock.h"
 
-enum { TRACE_EVERY_US = 1000000, SAVE_EVERY_US = 300000000, LEAVE_AGAIN_US = 1000000, HOLD_SHARE = 100 };
+enum {
+    TRACE_EVERY_US = 1000000,
+    SAVE_EVERY_US = 300000000,
+    LEAVE_AGAIN_US = 1000000,
+    LEAVE_TIMES = 10,
+    HOLD_SHARE = 100
+};
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
@@ -370,7 +376,7 @@ static int before_steps(struct train_run *run, bool *ret, struct err *err)
 }
 
 /* Behind a step that nodes have copies of, or that is on the disk. Where the disk is full the job
- * stays, since it can go on, and tries again a moment later. */
+ * stays, since it can go on, and tries again so much later that trying takes little of its time. */
 static int leave_if_asked(struct train_run *run, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
@@ -378,12 +384,13 @@ static int leave_if_asked(struct train_run *run, uint64_t step, struct err *err)
     if (leave == HEAD_STAYS || is_over(run) || (h->plan.copies && run->held_step != step))
         return 0;
     h->has_left = h->plan.copies && leave == HEAD_LEAVES;
-    if (h->has_left || clock_since_us(clock_now(), run->stayed) < LEAVE_AGAIN_US)
+    const struct instant now = clock_now();
+    if (h->has_left || clock_since_us(now, run->stayed) < run->stays_us)
         return 0;
     const int e = save(run, step, false, err);
     h->has_left = !e && train_save_is_kept(&run->save);
-    if (!h->has_left)
-        run->stayed = clock_now();
+    run->stayed = clock_now();
+    run->stays_us = LEAVE_TIMES * clock_since_us(run->stayed, now) + LEAVE_AGAIN_US;
     return e;
 }
 

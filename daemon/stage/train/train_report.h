@@ -43,7 +43,8 @@ struct train_run {
     struct instant reported; /* when a step was last reported, or the round began */
     struct instant held;     /* when copies of a step were last begun, */
     uint64_t held_step;      /* and which; 0: of none */
-    struct instant stayed;   /* when it last was to leave, and could not save */
+    struct instant stayed;   /* when it last was to leave, and could not save, */
+    uint64_t stays_us;       /* and how long it stays then */
     bool is_one_step;        /* the round has one step alone, and is over before that is reported */
     struct train_save save;
     struct train_keep keep;
