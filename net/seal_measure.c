@@ -55,6 +55,8 @@ struct seal_offer seal_measure(void)
         offer.chacha_ps = cost_of(SEAL_CHACHA20_POLY1305, record);
         if (offer.suites & 1 << SEAL_AES256_GCM)
             offer.aes_ps = cost_of(SEAL_AES256_GCM, record);
+        if (!offer.aes_ps)
+            offer.suites &= (uint8_t) ~(1 << SEAL_AES256_GCM);
     }
     free(record);
     return offer;
