@@ -109,9 +109,9 @@ int answer_form_of(json_t **ret, const struct completion_request *q, const struc
     if (must_call && !f->calls)
         return refusal_set(
             refusal, REFUSAL_UNSUPPORTED, "tool_choice",
-            "\"tool_choice\" cannot ask for a call: the chat template of this model shows no form "
-            "of calls that is known here (Llama 3, Hermes and Qwen, DeepSeek, Kimi-K2, gpt-oss, GLM, "
-            "MiniMax, Mistral, Granite, Phi-4-mini, OLMo 3)");
+            "\"tool_choice\" cannot ask for a call: the chat template of this model shows none of the "
+            "formats in which calls can be asked for (Llama 3, Hermes and Qwen, DeepSeek, Kimi-K2, "
+            "Mistral, Granite, Phi-4-mini)");
     const bool may_call = f->calls && q->tools && q->tool_choice != TOOLS_NONE;
     if (f->in_channels && may_call && (must_call || q->form))
         return refusal_set(refusal, REFUSAL_UNSUPPORTED, must_call ? "tool_choice" : "response_format",

@@ -171,7 +171,7 @@ static void a_model_without_calls_cannot_be_made_to(void **state)
     json_t *form = NULL;
     (void)state;
     assert_int_not_equal(answer_form_of(&form, &q, &f, &refusal), 0);
-    assert_non_null(strstr(refusal.text, "shows no form of calls"));
+    assert_non_null(strstr(refusal.text, "shows none of the formats"));
     completion_request_done(&q);
 }
 
