@@ -175,8 +175,8 @@ static void step_whole(struct text_parts *p, char c)
         read_whole(p);
 }
 
-/* A call in tags, or several in lines, once the last tag has come; what looks like it may stand in an
- * argument. */
+/* A call in tags, or several in lines, once the last tag has come; what looks like it may stand in
+ * an argument. */
 static void step_marked(struct text_parts *p)
 {
     const struct call_format *f = format_of(p);
