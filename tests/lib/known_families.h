@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-/* has: called with the name of each. The test fails with `lack`, behind the name, where it says no. */
+/* has: called with the name of each. The test fails with `lack`, behind the name, where it says
+ * no. */
 void known_families_all(bool (*has)(const char *family), const char *lack);
 
 #endif
