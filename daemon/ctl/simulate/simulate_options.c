@@ -30,8 +30,8 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "6.5",
      .min = 0,
      .max = 1e6,
-     .help = "with --tp: outputs of a layer that its nodes gather going forward, in sizes of one message "
-             "(default: those of a Llama whose MLP is 3.5 times as wide as the model)"},
+     .help = "with --tp: outputs of a layer that its nodes gather going forward, in sizes of one message; "
+             "so many has a Llama whose MLP is 3.5 times as wide as the model"},
     {.name = "gather-bwd",
      .type = OPT_FLOAT,
      .placeholder = "N",
