@@ -10,10 +10,11 @@
 start_ring
 
 training="--iters 1200 --seq-len 32" # of some milliseconds
-# moved NAME COUNT: so often, each time behind the step that it had made
+# moved NAME LEAST [MOST]: so often, each time behind the step that it had made
 moved() {
-    grep -c 'stops after its next step' "$work/$1.err" >"$work/moves" || true
-    [ "$(cat "$work/moves")" = "$2" ] || fail "$1 moved $(cat "$work/moves") times, not $2: $(cat "$work/$1.err")"
+    moves=$(grep -c 'stops after its next step' "$work/$1.err") || true
+    { [ "$moves" -ge "$2" ] && [ "$moves" -le "${3:-$2}" ]; } ||
+        fail "$1 moved $moves times, not $2 to ${3:-$2}: $(cat "$work/$1.err")"
     sed -n 's/^interrupted after step \([0-9]*\): .*/\1/p; s/^paused after step \([0-9]*\):.*/\1/p' "$work/$1.err" >"$work/made"
     sed -n 's/^goes on behind step \([0-9]*\).*/\1/p' "$work/$1.err" >"$work/from"
     same "steps of $1 that were made and that were gone on from ($(tr "\n" " " <"$work/made"), $(tr "\n" " " <"$work/from"))" "$work/made" "$work/from"
@@ -60,7 +61,8 @@ done_as_undisturbed throttled
 slower='node n2 takes [0-9.]+ times as long as planned; with other layers on each node, a step takes about [0-9.e-]+ s instead of [0-9.e-]+ s'
 holds "what the job said" "$work/throttled.err" "stops after its next step: $slower"
 holds "what the job said" "$work/throttled.err" "interrupted after step [0-9]+: $slower"
-moved throttled 1
+# Other work on this machine may slow down another node afterwards. Each move waits twice as long as the one before.
+moved throttled 1 3
 # layers_of LINE: how many layers n2 has in that line "planned" of the job
 layers_of() {
     sed -n 's/^planned: //p' "$work/throttled.err" | sed -n "$1s/.*n2 \([^(]*\)(.*/\1/p" |
