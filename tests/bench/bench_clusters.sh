@@ -1,14 +1,15 @@
 #!/bin/sh
 # What --parallel auto chooses, against a look at every layout that there is: ten clusters of two to four real daemons of one thread each, whose
-# control groups have unlike shares of the CPUs, some with cables that tc makes slow. Each layout has its best schedule (--schedule auto), and
-# runs fourteen steps; so does what auto chose. A step is the median of the last eight: the first ones take up to three times as long. Reported
-# of each cluster: what auto chose, the fastest layout, the one against the other, and the step that was foreseen of auto's against the one it
-# took.
-# usage: bench_clusters.sh BUILD [NUMBER…]   (of clusters, 1 to 10)
+# control groups have unlike shares of the CPUs. Each daemon has a network namespace, and cables to its neighbours, some of which tc makes slow.
+# Each layout has its best schedule (--schedule auto), and runs fourteen steps; so does what auto chose. A step is the median of the last eight:
+# the first ones take up to three times as long. Reported of each cluster: what auto chose, the fastest layout, the one against the other, and
+# the step that was foreseen of auto's against the one it took; with -v also what each layout was foreseen to take, and took. Needs root.
+# usage: bench_clusters.sh [-v] BUILD [NUMBER…]   (of clusters, 1 to 10)
 # SPDX-License-Identifier: MIT
 set -eu
+cd "$(dirname "$0")/../.."
 steps=14 seq=128
-. "$(dirname "$0")/quotas.sh"
+. tests/bench/quotas.sh
 
 # number, rows of a step, cables in Mbit/s (0: as fast as loopback is), hundredths of a CPU of each node
 clusters='1 4 0 50 50
@@ -31,67 +32,85 @@ layouts_of() {
     esac
 }
 
-# Within the ring, called by itself: NUMBER ROWS HUNDREDTHS…
+# Within a cluster, called by itself: NUMBER ROWS MBITS HUNDREDTHS…
 if [ -n "${BENCH_CLUSTERS:-}" ]; then
-    work=$BENCH_CLUSTERS number=$1 rows=$2
-    shift 2
-    nodes=$#
-    confine_nodes "$@"
+    set +e
+    work=$BENCH_CLUSTERS number=$1 rows=$2 rate=$3
+    shift 3
+    . tests/netns/lib.sh
+    . tests/netns/nodes.sh
+    ns_up $#
+    for node in $(seq $#); do
+        begin_logs "$node"
+        no_dad "$node"
+    done
+    [ "$rate" = 0 ] && rate= || rate=${rate}mbit
+    for node in $(seq 2 $#); do
+        cable $((node - 1)) "$node" "$rate"
+    done
+    [ $# = 2 ] || cable $# 1 "$rate"
+    node=0
+    for hundredths; do
+        node=$((node + 1))
+        start_ringd $node
+        confine "$GROUP-$number-$(name_of $node)" "$hundredths" $pid
+    done
+    await_all 'API on' 30 $(names 1 $#)
+    for node in $(seq $#); do
+        enrol "$node"
+    done
+    await_all "a (chain|ring) of $#" 30 $(names 1 $#)
+    for at in $(seq $cable); do
+        await_all "cable on cable$at to .* Mb/s out" 60 "$(name_of "$at")"
+    done
     options="--model $work/model --data $work/rows.jsonl --adapter-out $work/out --rank 16 --target-modules all-linear --batch-size $rows
         --seq-len $seq --iters $steps"
+    ctl() {
+        RINGD_SOCKET=$tmp/a/ringd.sock timeout 600 "$build/ringctl" "$@"
+    }
     # layout NAME OPTION…: plans it and runs it; a line of what was foreseen, what it took, and what it is
     layout() {
         called=$1
         shift
         # shellcheck disable=SC2086 # options are words
-        "$RINGCTL" --json plan train $options --micro-batch-size 1 "$@" --schedule auto --out "$work/kept.plan" >"$work/plan.json" 2>"$work/said" || {
+        ctl --json plan train $options --micro-batch-size 1 "$@" --schedule auto --out "$work/kept.plan" >"$work/plan.json" 2>"$work/said" || {
             echo "$called cannot be: $(tail -n 1 "$work/said")" >&2
-            return 0
+            return
         }
         # shellcheck disable=SC2086
-        "$RINGCTL" train $options --plan "$work/kept.plan" --log "$work/log" >"$work/said" 2>&1 || {
-            cat "$work/said" >&2
-            return 0
-        }
+        ctl train $options --plan "$work/kept.plan" --log "$work/log" >"$work/said" 2>&1 || fail "$called: $(cat "$work/said")"
         jq -rs --arg called "$called" --arg number "$number" --argjson said "$(jq .plan.forecast.seconds "$work/plan.json")" --arg is \
             "$(jq -r '(.parallel // "pp=1") + " " + .schedule + " " + (.nodes | join(","))' "$work/kept.plan")" \
             '[.[] | select(.step > 6) | .step_seconds] | sort | "\($number) \($called) \($said) \(.[(length - 1) / 2 | floor]) \($is)"' "$work/log" >>"$work/measured"
         rm -rf "$work/out" "$work/log" "$work/kept.plan"
     }
     rm -rf "$XDG_CACHE_HOME"
-    for it in $(layouts_of "$nodes"); do
+    for it in $(layouts_of $#); do
         layout "$it" --parallel "$it"
     done
     layout auto --parallel auto
     exit 0
 fi
 
-build=$1
+verbose=
+[ "$1" != -v ] || { verbose=1 && shift; }
+build=$(realpath "$1")
 shift
 begin "auto against all layouts"
 make_model 8 8
-export BENCH_CLUSTERS="$work"
+export BENCH_CLUSTERS="$work" build
 
-# within MBITS COMMAND…: in a network of its own whose cables are no faster
-within() {
-    rate=$1
-    shift
-    if [ "$rate" = 0 ]; then
-        "$@"
-    else
-        unshare -n sh -c 'rate=$1 && shift && ip link set lo up && tc qdisc add dev lo root tbf rate "${rate}mbit" burst 128k latency 100ms && exec "$@"' within "$rate" "$@"
-    fi
-}
 echo "$clusters" | while read -r number rows rate shares; do
     [ $# = 0 ] || case " $* " in *" $number "*) ;; *) continue ;; esac
     : >"$work/measured"
     # shellcheck disable=SC2086 # shares are words
-    within "$rate" "$build/ringctl" local "$(echo $shares | wc -w)" --threads 1 exec sh "$0" "$number" "$rows" $shares >"$work/all" 2>&1 || {
+    sh tests/bench/bench_clusters.sh "$number" "$rows" "$rate" $shares >"$work/all" 2>&1 || {
         cat "$work/all" >&2
         exit 1
     }
     grep 'cannot be' "$work/all" >&2 || :
     release_nodes
+    [ -z "$verbose" ] || awk '{printf "  %-12s foreseen %6.0f ms, took %6.0f ms: %s %s %s\n", $2, 1000 * $3, 1000 * $4, $5, $6, $7}' "$work/measured"
     awk -v number="$number" -v what="$shares, rows $rows, cables $rate" '
         $2 == "auto" {said = $3; took = $4; chosen = $5 " " $6; next}
         !best || $4 < best {best = $4; name = $5 " " $6}

@@ -32,7 +32,7 @@ confine_nodes() {
     done
 }
 release_nodes() {
-    rmdir "$GROUP"-n? 2>/dev/null || :
+    rmdir "$GROUP"-* 2>/dev/null || :
 }
 
 # begin WHAT: ends the script where there are no groups; else sets $work and what the ring needs, until the script ends
