@@ -185,9 +185,9 @@ void job_plan_place_single(struct job_plan *plan);
 /* Of a job that serves: sequences that are worked on at once, each of which has a state in linear
  * layers. Else 0. */
 size_t job_plan_states(const struct job_plan *plan);
-/* The schedule of a pipeline's part of a training step; borrows from the plan. Where `nothers` is
- * set, stages are to be cut finer (sched_refine). */
-struct sched_request job_plan_schedule(const struct job_plan *plan, size_t pipeline, size_t microbatches);
+/* The schedule of a pipeline's part of so many training steps of m microbatches each; borrows from
+ * the plan. Where `nothers` is set, stages are to be cut finer (sched_refine). */
+struct sched_request job_plan_schedule(const struct job_plan *plan, size_t pipeline, size_t m, size_t steps);
 /* The schedules of a round of so many microbatches, which are those of so many steps, and what
  * plan_request wants to know of them. */
 struct job_orders {

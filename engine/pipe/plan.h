@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "pipe/plan_group.h"
 #include "pipe/sched.h"
 
 enum program {
@@ -257,16 +258,6 @@ static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)
     return (uint32_t)(mb / (plan->microbatches / plan->steps));
 }
 
-/* The groups of a step's m microbatches, as equal as can be: which one a microbatch is of, and the
- * first of a group; that of group `groups` is m. */
-static inline size_t plan_group(size_t mb, size_t m, size_t groups)
-{
-    return mb * groups / m;
-}
-static inline size_t plan_group_first(size_t group, size_t m, size_t groups)
-{
-    return (group * m + groups - 1) / groups;
-}
 /* Does the order go through the groups of its step's m microbatches one after the other, forward
  * through the last stage in ascending order, back through each stage in ascending or descending
  * order? `first`: the step's number of the schedule's first microbatch; of several steps each goes

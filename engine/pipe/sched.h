@@ -63,8 +63,7 @@ struct sched_info {
     const char *name;
     enum sched_placement placement;
     size_t min_chunks, max_chunks, chunks; /* stages per rank; the last where nothing is said */
-    bool
-        in_order; /* every stage goes back through the microbatches in ascending order: the bits of all others */
+    bool in_order; /* every stage goes back through the microbatches in ascending order */
 };
 const struct sched_info *sched_info(const char *name); /* NULL: unknown */
 /* The names as an option shows its choices. */
@@ -79,6 +78,12 @@ struct sched_request {
     size_t chunks;       /* stages per rank; 0 = what the schedule usually has. Of a text: 0 */
     size_t microbatches; /* of a step; of a text also 0: as it has */
     const char *text;    /* borrowed, or NULL */
+    /* The order is that of groups [first, end) of a step's m microbatches (plan_group.h), maybe of
+     * several such steps. A built-in one goes back through each group in ascending order. 0 groups:
+     * each microbatch is one of its own. */
+    struct sched_groups {
+        size_t m, groups, first, end;
+    } groups;
 };
 /* "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
  * "zbv", "v-1f1b": orders of docs/SCHEDULES.md. An unknown name is refused with the list of known

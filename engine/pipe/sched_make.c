@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipe/plan_group.h"
 #include "pipe/sched_impl.h"
 #include "pipe/sched_text.h"
 
@@ -98,6 +99,23 @@ static int make_text(struct sched **ret, const struct sched_request *req, struct
     return rc;
 }
 
+/* Sums of gradients depend on the order in a group, so the bits of all schedules are the same.
+ * Forwards stay: where backwards descend, all microbatches have gone forward through a stage. */
+static void ascend_in_groups(struct sched *sched, const struct sched_groups *g)
+{
+    const size_t from = plan_group_first(g->first, g->m, g->groups),
+                 own = plan_group_first(g->end, g->m, g->groups) - from;
+    for (size_t r = 0; r < sched->ranks; r++)
+        for (size_t k = 0; k < sched->rank[r].n; k++) {
+            struct sched_task *t = &sched->rank[r].tasks[k];
+            const size_t mb = from + t->mb % own, group = plan_group(mb, g->m, g->groups),
+                         low = plan_group_first(group, g->m, g->groups),
+                         high = plan_group_first(group + 1, g->m, g->groups);
+            if (t->op != OP_F)
+                t->mb = (uint32_t)(t->mb + low + high - 1 - 2 * mb);
+        }
+}
+
 static int make_builtin(struct sched **ret, const struct sched_request *req, struct err *err)
 {
     size_t which = find(req->name), ranks = req->ranks, m = req->microbatches;
@@ -120,6 +138,8 @@ static int make_builtin(struct sched **ret, const struct sched_request *req, str
         sched->rank_of_stage[s] = sched_place(info->placement, ranks, s);
     for (uint32_t r = 0; r < ranks; r++)
         schedules[which].order(&sched->rank[r], sched, r);
+    if (!info->in_order && req->groups.groups)
+        ascend_in_groups(sched, &req->groups);
     *ret = sched;
     return 0;
 }

@@ -64,16 +64,34 @@ uint32_t job_plan_talks(const struct job_plan *p, size_t rank)
 
 /* --- schedules -------------------------------------------------------------------------------- */
 
-struct sched_request job_plan_schedule(const struct job_plan *p, size_t pipeline, size_t microbatches)
+static size_t replica_of(const struct job_plan *p, size_t pipeline)
+{
+    return pipeline / job_plan_slices(p);
+}
+
+static struct sched_groups own_groups(const struct job_plan *p, size_t pipeline, size_t m)
+{
+    const size_t replica = replica_of(p, pipeline);
+    const bool is_all = !p->replicas;
+    return (struct sched_groups){.m = m,
+                                 .groups = job_plan_groups(p),
+                                 .first = is_all ? 0 : job_plan_first_group(p, replica),
+                                 .end = is_all ? job_plan_groups(p) : job_plan_first_group(p, replica + 1)};
+}
+
+struct sched_request job_plan_schedule(const struct job_plan *p, size_t pipeline, size_t m, size_t steps)
 {
     const size_t places = job_plan_places_of(p, pipeline);
+    const struct sched_groups own = own_groups(p, pipeline, m);
     return (struct sched_request){.name = p->schedule,
                                   .text = p->order,
                                   .ranks = places,
                                   .chunks = p->order     ? 0
                                             : p->nothers ? 1
                                                          : p->stages / places,
-                                  .microbatches = microbatches};
+                                  .microbatches = steps * (plan_group_first(own.end, m, own.groups) -
+                                                           plan_group_first(own.first, m, own.groups)),
+                                  .groups = own};
 }
 
 /* What is known of stages and ranks is of the plan: an order with more of them would be read too
@@ -90,10 +108,10 @@ static int check_order(const struct job_plan *p, size_t pipeline, const struct s
 }
 
 /* With the plan's stages; where ranks of unlike replicas have several, as parts of one. */
-static int make_order(struct sched **ret, const struct job_plan *p, size_t pipeline, size_t microbatches,
+static int make_order(struct sched **ret, const struct job_plan *p, size_t pipeline, size_t m, size_t steps,
                       struct err *err)
 {
-    const struct sched_request want = job_plan_schedule(p, pipeline, microbatches);
+    const struct sched_request want = job_plan_schedule(p, pipeline, m, steps);
     struct sched *coarse = NULL;
     int e = sched_make(&coarse, &want, err);
     e = e ? e : check_order(p, pipeline, coarse, err);
@@ -106,24 +124,14 @@ static int make_order(struct sched **ret, const struct job_plan *p, size_t pipel
     return e;
 }
 
-/* Of a step of m microbatches those of a replica. */
-static size_t own_microbatches(const struct job_plan *p, size_t replica, size_t m)
-{
-    const size_t groups = job_plan_groups(p), first = job_plan_first_group(p, replica);
-    return plan_group_first(first + p->share[replica], m, groups) - plan_group_first(first, m, groups);
-}
-
 int job_orders_make(struct job_orders *ret, const struct job_plan *p, size_t microbatches, size_t steps,
                     struct err *err)
 {
     int e = 0;
     *ret = (struct job_orders){.sched = {NULL}};
     for (size_t k = 0; k < job_plan_pipelines(p) && !e; k++) {
-        const size_t replica = k / job_plan_slices(p),
-                     own = p->replicas ? steps * own_microbatches(p, replica, microbatches / steps)
-                                       : microbatches;
-        e = make_order(&ret->sched[k], p, k, own, err);
-        ret->pipeline[k] = (struct plan_pipeline){ret->sched[k], p->share[replica]};
+        e = make_order(&ret->sched[k], p, k, microbatches / steps, steps, err);
+        ret->pipeline[k] = (struct plan_pipeline){ret->sched[k], p->share[replica_of(p, k)]};
     }
     if (e)
         job_orders_done(ret);
@@ -134,7 +142,7 @@ void job_orders_share(struct job_orders *ret, const struct job_plan *p)
 {
     *ret = (struct job_orders){.sched = {NULL}};
     for (size_t k = 0; k < job_plan_pipelines(p); k++)
-        ret->pipeline[k].groups = p->share[k / job_plan_slices(p)];
+        ret->pipeline[k].groups = p->share[replica_of(p, k)];
 }
 
 void job_orders_request(struct plan_request *ret, const struct job_orders *orders, const struct job_plan *p)

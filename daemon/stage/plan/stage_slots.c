@@ -83,7 +83,7 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
     const size_t adapters = p->nmore + 1, most = steps_per_adapter(p->ranks, adapters, p->microbatches);
-    const struct sched_request step = job_plan_schedule(p, 0, p->microbatches);
+    const struct sched_request step = job_plan_schedule(p, 0, p->microbatches, 1);
     size_t turns = 1;
     int e = p->replicas ? 0 : steps_per_adapter_go(&turns, &step, adapters, most, err);
     for (size_t steps = 2; steps <= adapters && !e; steps++)

@@ -56,13 +56,13 @@ static void schedules_are_asked_for(void **state)
 {
     (void)state;
     struct job_plan plan = example();
-    struct sched_request own = job_plan_schedule(&plan, 0, 7);
+    struct sched_request own = job_plan_schedule(&plan, 0, 7, 1);
     assert_ptr_equal(own.text, plan.order);
     assert_true(own.ranks == 3 && own.chunks == 0 && own.microbatches == 7);
     plan.order = NULL;
     plan.stages = 6;
-    struct sched_request looped = job_plan_schedule(&plan, 0, 5);
-    assert_true(!looped.text && looped.chunks == 2 && looped.microbatches == 5);
+    struct sched_request looped = job_plan_schedule(&plan, 0, 5, 2);
+    assert_true(!looped.text && looped.chunks == 2 && looped.microbatches == 10);
 }
 
 /* A table of docs/PROTOCOL.md has a row for each field, with what it may be; otherwise all of the

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "pipe/plan.h"
 #include "pipe/sched.h"
 
 static struct sched *make(const char *name, size_t ranks, size_t microbatches)
@@ -219,35 +220,87 @@ static void test_placements(void **state)
         assert_string_equal(sched_info(sched_names()[k])->name, sched_names()[k]);
 }
 
-/* In every stage gradients are added up microbatch after microbatch: what --schedule auto chooses
- * from gives the same bits. */
-static bool adds_up_in_order(const struct sched *sched)
+/* In every stage gradients are added up group after group, in each microbatch after microbatch, from
+ * one step to the next: all schedules give the same bits. */
+static bool adds_up_in_groups(const struct sched *sched, const struct sched_groups *g)
 {
+    const size_t from = plan_group_first(g->first, g->m, g->groups),
+                 own = plan_group_first(g->end, g->m, g->groups) - from;
     for (size_t r = 0; r < sched->ranks; r++)
         for (uint32_t stage = 0; stage < sched->stages; stage++) {
-            uint32_t next = 0;
+            size_t next = SIZE_MAX, left = 0, seen = 0;
             for (size_t k = 0; k < sched->rank[r].n; k++) {
                 const struct sched_task *t = &sched->rank[r].tasks[k];
-                if (t->stage == stage && (t->op == OP_B || t->op == OP_W) && t->mb != next++)
+                if (t->stage != stage || (t->op != OP_B && t->op != OP_W))
+                    continue;
+                const size_t mb = from + t->mb % own, group = plan_group(mb, g->m, g->groups),
+                             low = plan_group_first(group, g->m, g->groups);
+                if (left ? t->mb != next : mb != low)
                     return false;
+                left = (left ? left : plan_group_first(group + 1, g->m, g->groups) - low) - 1;
+                next = t->mb + 1;
+                seen++;
             }
+            if (left || (sched->rank_of_stage[stage] == r && seen != sched->microbatches))
+                return false;
         }
     return true;
 }
 
-static void test_who_gives_the_same_bits(void **state)
+static bool is_in_order(const char *name, size_t ranks, size_t m)
+{
+    struct sched *sched = make(name, ranks, m);
+    const struct sched_groups all = {.m = m, .groups = 1, .end = 1};
+    const bool is = adds_up_in_groups(sched, &all);
+    sched_free(sched);
+    return is;
+}
+
+static void check_groups(const char *name, size_t ranks, const struct sched_groups *g, size_t steps)
+{
+    const size_t own =
+        plan_group_first(g->end, g->m, g->groups) - plan_group_first(g->first, g->m, g->groups);
+    const struct sched_request req = {
+        .name = name, .ranks = ranks, .microbatches = steps * own, .groups = *g};
+    struct sched *sched = NULL;
+    struct sched_sim sim, plain;
+    struct err err;
+    assert_int_equal(sched_make(&sched, &req, &err), 0);
+    if (!adds_up_in_groups(sched, g))
+        fail_msg("%s on %zu: groups %zu to %zu of %zu, %zu microbatches, %zu steps", name, ranks, g->first,
+                 g->end, g->groups, g->m, steps);
+    assert_true(
+        plan_keeps_groups(sched, g->groups, g->m, plan_group_first(g->first, g->m, g->groups), steps));
+    struct sched *without = make(name, ranks, steps * own);
+    sim = simulate(sched, 1, 1, 1);
+    plain = simulate(without, 1, 1, 1);
+    assert_near(sim.makespan, plain.makespan, "makespan");
+    for (size_t r = 0; r < ranks; r++)
+        assert_int_equal(sim.peak[r], plain.peak[r]);
+    sched_sim_done(&sim);
+    sched_sim_done(&plain);
+    sched_free(sched);
+    sched_free(without);
+}
+
+static void test_all_give_the_same_bits(void **state)
 {
     (void)state;
     for (size_t k = 0; sched_names()[k]; k++) {
+        const char *name = sched_names()[k];
         bool always = true;
         for (size_t ranks = 1; ranks <= 5; ranks++)
             for (size_t m = 1; m <= 9; m++) {
-                struct sched *sched = make(sched_names()[k], ranks, m);
-                always = always && adds_up_in_order(sched);
-                sched_free(sched);
+                always = always && is_in_order(name, ranks, m);
+                for (size_t groups = 1; groups <= m; groups++)
+                    for (size_t first = 0; first < groups; first++)
+                        check_groups(
+                            name, ranks,
+                            &(struct sched_groups){m, groups, first, first ? groups : (groups + 1) / 2},
+                            1 + (m + groups) % 2);
             }
-        if (always != sched_info(sched_names()[k])->in_order)
-            fail_msg("%s: in order %d", sched_names()[k], always);
+        if (always != sched_info(name)->in_order)
+            fail_msg("%s: in order %d", name, always);
     }
 }
 
@@ -479,7 +532,7 @@ int main(void)
         cmocka_unit_test(test_choices),      cmocka_unit_test(test_orders_by_hand),
         cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_hops),         cmocka_unit_test(test_links_and_stages),
-        cmocka_unit_test(test_placements),   cmocka_unit_test(test_who_gives_the_same_bits),
+        cmocka_unit_test(test_placements),   cmocka_unit_test(test_all_give_the_same_bits),
         cmocka_unit_test(test_start_times),  cmocka_unit_test(test_split_backward),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_free_of_cost),
         cmocka_unit_test(test_oracle),       cmocka_unit_test(gradients_leave_while_the_last_backward_runs),
