@@ -147,17 +147,20 @@ static int make_units(struct stage *s, struct err *err)
     return r;
 }
 
-static size_t mapped_bytes(const struct stage *s, const struct quant_forms *forms)
+static int mapped_bytes(size_t *ret, const struct stage *s, const struct quant_forms *forms, struct err *err)
 {
     const struct config *c = &s->spec.config;
     const size_t bits = s->spec.weight_bits;
     const struct slice part = s->spec.training ? (struct slice){0, 1} : s->spec.slice;
     const struct slice_rows rows = slice_rows(part, c->vocab, SLICE_ANY);
-    size_t bytes =
-        s->lender.ntensors ? unit_mapped(&s->lender, c, forms, bits) / c->vocab * rows.n : 0; /* only rows */
-    for (size_t i = 0; i < s->nunits; i++)
-        bytes += unit_mapped(&s->units[i], c, forms, bits);
-    return bytes;
+    size_t own = 0;
+    int r = s->lender.ntensors ? unit_mapped(&own, &s->lender, c, forms, bits, err) : 0;
+    *ret = own / c->vocab * rows.n; /* only rows */
+    for (size_t i = 0; i < s->nunits && !r; i++) {
+        r = unit_mapped(&own, &s->units[i], c, forms, bits, err);
+        *ret += own;
+    }
+    return r;
 }
 
 static void stage_free(struct stage *s)
@@ -199,9 +202,12 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
 {
     struct stage s = {.spec = *spec};
     struct quant_forms *forms = NULL;
+    size_t mapped = 0;
     int r = make_units(&s, err);
     if (!r)
         r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
+    if (!r && !stage_trains_all(spec))
+        r = mapped_bytes(&mapped, &s, forms, err);
     if (!r) {
         carve_params(&s, &s.params);
         stage_carve_slots(&s, &s.slots);
@@ -212,9 +218,9 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
                         "the memory of this stage does not fit this machine's address space");
     }
     if (!r) {
-        *ret = (struct stage_bytes){
-            stage_trains_all(spec) ? 0 : mapped_bytes(&s, forms), s.params.used, s.slots.used,
-            s.work.used + shared_scratch(spec) * sizeof(float),   s.kvs.used,    0};
+        *ret = (struct stage_bytes){mapped,       s.params.used,
+                                    s.slots.used, s.work.used + shared_scratch(spec) * sizeof(float),
+                                    s.kvs.used,   0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
     quant_forms_close(forms);
@@ -229,9 +235,11 @@ int stage_measure_units(size_t *ret, const struct stage_spec *spec, struct err *
     int r = make_units(&s, err);
     if (!r)
         r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
-    for (size_t i = 0; i < s.nunits && !r; i++)
-        ret[i] =
-            stage_trains_all(spec) ? 0 : unit_mapped(&s.units[i], &spec->config, forms, spec->weight_bits);
+    for (size_t i = 0; i < s.nunits && !r; i++) {
+        ret[i] = 0;
+        if (!stage_trains_all(spec))
+            r = unit_mapped(&ret[i], &s.units[i], &spec->config, forms, spec->weight_bits, err);
+    }
     quant_forms_close(forms);
     free_units(&s);
     return r;

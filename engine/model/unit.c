@@ -492,8 +492,8 @@ void unit_cut(struct unit *u)
     }
 }
 
-size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
-                   size_t weight_bits)
+int unit_mapped(size_t *ret, const struct unit *u, const struct config *c, const struct quant_forms *forms,
+                size_t weight_bits, struct err *err)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < u->ntensors; i++) {
@@ -503,7 +503,11 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
             continue;
         }
         if (!weight_bits && c->compressed && def->cols) {
-            bytes += quant_form_compressed(forms, def, c);
+            size_t own = 0;
+            const int r = quant_form_compressed(&own, forms, def, c, err);
+            if (r)
+                return r;
+            bytes += own;
             continue;
         }
         struct quant_form form = quant_form_of(forms, def, c);
@@ -513,7 +517,8 @@ size_t unit_mapped(const struct unit *u, const struct config *c, const struct qu
                      ? stored_quantized_bytes(def, form.bits, form.group, form.kind)
                      : def->rows * def->cols * dtype_size(c->fp8 && def->linear ? DTYPE_F8_E4M3 : c->dtype);
     }
-    return bytes;
+    *ret = bytes;
+    return 0;
 }
 
 /* What there is of the piece in each parameter's values, one after the other; of moments, in the

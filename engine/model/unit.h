@@ -139,9 +139,9 @@ void unit_ready(struct unit *u, struct num *num);
 int unit_begin_factors(struct unit *u, struct num *num, const struct tune *tunes);
 
 /* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model
- * whose matrices differ, or NULL. */
-size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
-                   size_t weight_bits);
+ * whose matrices differ, or NULL. −errno with a sentence, as quant_form_compressed. */
+int unit_mapped(size_t *ret, const struct unit *u, const struct config *c, const struct quant_forms *forms,
+                size_t weight_bits, struct err *err);
 
 /* --- gradients of the chosen adapter (unit_grads.c) ------------------------------------------- */
 

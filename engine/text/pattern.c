@@ -120,6 +120,11 @@ int pattern_scratch_new(struct pattern_scratch **ret, struct err *err)
     return 0;
 }
 
+void pattern_scratch_limit(struct pattern_scratch *s, uint32_t steps)
+{
+    pcre2_set_match_limit(s->context, steps);
+}
+
 void pattern_scratch_free(struct pattern_scratch *s)
 {
     if (!s)

@@ -22,6 +22,8 @@ int pattern_from_json(struct pattern **ret, const json_t *obj, const char *where
 void pattern_free(struct pattern *p);
 
 int pattern_scratch_new(struct pattern_scratch **ret, struct err *err);
+/* Searches with it are given up after so many steps: for texts that are short, and many. */
+void pattern_scratch_limit(struct pattern_scratch *s, uint32_t steps);
 void pattern_scratch_free(struct pattern_scratch *s);
 
 struct pattern_hit {

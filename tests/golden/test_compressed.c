@@ -65,9 +65,10 @@ static struct config write_config(const char *dir, const char *family, const cha
 {
     struct err err;
     struct config c;
-    char json[2400];
-    snprintf(json, sizeof json, "%s%s}", family, more);
+    char *json;
+    assert_true(asprintf(&json, "%s%s}", family, more) > 0);
     write_file(dir, "config.json", json);
+    free(json);
     must(config_read(&c, dir, &err), &err);
     return c;
 }
@@ -341,18 +342,18 @@ static void what_is_not_read_is_refused(void **state)
     }
 }
 
-/* Bytes that a plan counts for a model with these groups and this list. */
-static size_t planned(const char *groups, const char *ignore)
+/* Plans a model with these groups and this list. */
+static int plan(struct stage_bytes *ret, const char *groups, const char *ignore, struct err *err)
 {
     struct temp_dir dir = temp_dir_new();
-    struct err err;
-    struct stage_bytes bytes;
-    char more[1200];
-    snprintf(more, sizeof more,
-             ",\"torch_dtype\":\"bfloat16\",\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
-             "\"format\":\"pack-quantized\",\"config_groups\":{%s},\"ignore\":[%s]}",
-             groups, ignore);
+    char *more;
+    assert_true(asprintf(&more,
+                         ",\"torch_dtype\":\"bfloat16\",\"quantization_config\":{\"quant_method\":"
+                         "\"compressed-tensors\",\"format\":\"pack-quantized\",\"config_groups\":{%s},"
+                         "\"ignore\":[%s]}",
+                         groups, ignore) > 0);
     const struct config c = write_config(dir.path, families[0], more);
+    free(more);
     const struct stage_spec spec = {.model_dir = dir.path,
                                     .config = c,
                                     .tune = {.end_layer = 3},
@@ -363,8 +364,18 @@ static size_t planned(const char *groups, const char *ignore)
                                     .tokens = 4,
                                     .seqs = 1,
                                     .positions = 4};
-    must(stage_measure(&bytes, &spec, &err), &err);
+    const int r = stage_measure(ret, &spec, err);
+    size_t units[5];
+    assert_int_equal(stage_measure_units(units, &spec, err), r);
     temp_dir_free(&dir);
+    return r;
+}
+
+static size_t planned(const char *groups, const char *ignore)
+{
+    struct err err;
+    struct stage_bytes bytes;
+    must(plan(&bytes, groups, ignore, &err), &err);
     return bytes.mapped;
 }
 
@@ -399,6 +410,44 @@ static void targets_are_found_by_name_expression_and_class(void **state)
                      saved(3 * ATTN + UP, 4) + saved(8 * UP, 8));
 }
 
+/* The text so many times, as a list. */
+static char *repeated(const char *text, size_t times)
+{
+    char *list;
+    size_t n;
+    FILE *f = open_memstream(&list, &n);
+    assert_non_null(f);
+    for (size_t i = 0; i < times; i++)
+        fprintf(f, "%s%s", i ? "," : "", text);
+    assert_int_equal(fclose(f), 0);
+    return list;
+}
+
+/* Each name would take hours. */
+static void what_takes_too_long_to_find_is_refused(void **state)
+{
+    (void)state;
+    struct err err;
+    struct stage_bytes bytes;
+    must_refuse(plan(&bytes, NAMED("a", "\"Linear\"", 4), "\"re:(?:.|..|...)+(?=!)\"", &err), -E2BIG, &err,
+                "the expression 're:(?:.|..|...)+(?=!)' takes too long on names such as model.");
+    must_refuse(plan(&bytes, NAMED("a", "\"re:(?:\\\\w|\\\\.|[a-z.])+(?=!)\"", 4), "", &err), -E2BIG, &err,
+                "takes too long on names such as ");
+    static const struct {
+        const char *text;
+        size_t most;
+    } lists[] = {{"\"lm_head\"", (1 << 14) - 1}, {"\"re:.*gate$\"", 256}};
+    for (size_t i = 0; i < 2; i++) {
+        char *list = repeated(lists[i].text, lists[i].most),
+             *more = repeated(lists[i].text, lists[i].most + 1);
+        planned(NAMED("a", "\"Linear\"", 4), list);
+        must_refuse(plan(&bytes, NAMED("a", "\"Linear\"", 4), more, &err), -E2BIG, &err,
+                    "more than 16384 names, or 256 expressions, together");
+        free(list);
+        free(more);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +457,7 @@ int main(void)
         cmocka_unit_test(what_would_be_rounded_twice_is_refused),
         cmocka_unit_test(what_is_not_read_is_refused),
         cmocka_unit_test(targets_are_found_by_name_expression_and_class),
+        cmocka_unit_test(what_takes_too_long_to_find_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,17 +103,22 @@ static size_t packed_bytes(const struct tensor_def *def, const struct config_pac
     return words + scales * (def->rows * dtype_size(side) + zeros);
 }
 
-size_t quant_form_compressed(const struct quant_forms *forms, const struct tensor_def *def,
-                             const struct config *c)
+int quant_form_compressed(size_t *ret, const struct quant_forms *forms, const struct tensor_def *def,
+                          const struct config *c, struct err *err)
 {
     struct config_packing p;
     char module[STORED_NAME];
     const size_t all = def->rows * def->cols;
     snprintf(module, sizeof module, "%.*s", (int)(strlen(def->name) - strlen(".weight")), def->name);
     const bool is_linear = def->linear || !strcmp(module, "lm_head");
-    if (!forms || !forms->targets || !quant_targets_find(forms->targets, module, is_linear, &p))
-        return all * dtype_size(c->dtype);
-    return p.bits ? packed_bytes(def, &p, c->dtype) : all * dtype_size(DTYPE_F8_E4M3);
+    const int r =
+        forms && forms->targets ? quant_targets_find(forms->targets, module, is_linear, &p, err) : 0;
+    if (r < 0)
+        return r;
+    *ret = !r       ? all * dtype_size(c->dtype)
+           : p.bits ? packed_bytes(def, &p, c->dtype)
+                    : all * dtype_size(DTYPE_F8_E4M3);
+    return 0;
 }
 
 size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def)

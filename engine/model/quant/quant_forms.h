@@ -26,9 +26,9 @@ struct quant_form quant_form_of(const struct quant_forms *forms, const struct te
                                 const struct config *c);
 
 /* Bytes of a matrix of a model that compressed-tensors quantized (config.compressed), with scales
- * and zeros where it is of whole numbers. */
-size_t quant_form_compressed(const struct quant_forms *forms, const struct tensor_def *def,
-                             const struct config *c);
+ * and zeros where it is of whole numbers. −errno with a sentence: config.json does not say it. */
+int quant_form_compressed(size_t *ret, const struct quant_forms *forms, const struct tensor_def *def,
+                          const struct config *c, struct err *err);
 
 /* Bytes of a matrix of a model whose files alone say it (config.mixed). */
 size_t quant_form_bytes(const struct quant_forms *forms, const struct tensor_def *def);

@@ -7,12 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/input.h"
 #include "text/pattern.h"
 
 #define REGEX "re:"
 #define LINEAR "Linear"
 /* Models that also see have their text part below this. */
 #define PART "language_model."
+
+enum {
+    TARGETS_MOST = 1 << 14,
+    REGEXES_MOST = 256,
+    SEARCH_STEPS = 10 * 1000, /* a name has a hundred characters, and tens of thousands are searched */
+};
 
 enum kind { BY_CLASS, BY_REGEX, BY_NAME, KINDS };
 
@@ -24,20 +31,37 @@ struct target {
 
 struct quant_targets {
     struct target *at; /* owned */
-    size_t n;
+    size_t n, room, regexes;
     struct config_packing *groups; /* owned */
     struct pattern_scratch *scratch;
 };
 
-static int add(struct quant_targets *t, const char *text, size_t group, struct err *err)
+static int make_room(struct quant_targets *t, struct err *err)
 {
-    struct target *more = realloc(t->at, (t->n + 1) * sizeof *more);
+    if (t->n < t->room)
+        return 0;
+    const size_t room = t->room ? 2 * t->room : 64;
+    struct target *more = reallocarray(t->at, room, sizeof *more);
     if (!more)
         return err_set(err, -ENOMEM, "out of memory");
     t->at = more;
-    t->at[t->n] = (struct target){.text = text, .group = group};
+    t->room = room;
+    return 0;
+}
+
+static int add(struct quant_targets *t, const char *text, size_t group, struct err *err)
+{
     const bool is_regex = !strncmp(text, REGEX, strlen(REGEX));
+    t->regexes += is_regex;
+    if (t->n == TARGETS_MOST || t->regexes > REGEXES_MOST)
+        return err_set(err, -E2BIG,
+                       "\"targets\" and \"ignore\" have more than %d names, or %d expressions, together",
+                       TARGETS_MOST, REGEXES_MOST);
+    int r = make_room(t, err);
+    if (r)
+        return r;
     struct target *own = &t->at[t->n++];
+    *own = (struct target){.text = text, .group = group};
     return is_regex ? pattern_new_regex(&own->pattern, text + strlen(REGEX), err) : 0;
 }
 
@@ -76,8 +100,10 @@ int quant_targets_new(struct quant_targets **ret, const json_t *quantization, st
         return err_set(err, -ENOMEM, "out of memory");
     }
     int r = pattern_scratch_new(&t->scratch, err);
-    if (!r)
+    if (!r) {
+        pattern_scratch_limit(t->scratch, SEARCH_STEPS);
         r = add_groups(t, quantization, err);
+    }
     if (!r)
         r = add_all(t, json_object_get(quantization, "ignore"), SIZE_MAX, err);
     if (r) {
@@ -100,42 +126,50 @@ void quant_targets_free(struct quant_targets *t)
     free(t);
 }
 
-/* A search that is given up matches nothing. */
-static bool matches(const struct quant_targets *t, const struct target *own, const char *name)
+/* 1, 0, or −errno where the search is given up. */
+static int matches(const struct quant_targets *t, const struct target *own, const char *name, struct err *err)
 {
     struct pattern_walk walk = PATTERN_WALK;
     struct pattern_hit hit;
-    struct err err;
-    return own->pattern
-               ? pattern_next(own->pattern, t->scratch, name, strlen(name), &walk, &hit, &err) == 1 &&
-                     hit.start == 0
-               : !strcmp(own->text, name);
+    if (!own->pattern)
+        return !strcmp(own->text, name);
+    const int r = pattern_next(own->pattern, t->scratch, name, strlen(name), &walk, &hit, err);
+    return r < 0 ? err_set(err, r,
+                           "config.json's quantization_config: the expression '%s' takes too long on names "
+                           "such as %s",
+                           input_quote(own->text).text, name)
+                 : r && hit.start == 0;
 }
 
-/* How the target takes the module in; KINDS: not at all. */
-static enum kind takes(const struct quant_targets *t, const struct target *own, const char *module,
-                       bool is_linear)
+/* How the target takes the module in; KINDS: not at all; −errno. */
+static int takes(const struct quant_targets *t, const struct target *own, const char *module, bool is_linear,
+                 struct err *err)
 {
     const size_t n = strlen(PART);
     char name[256] = PART;
     strncat(name, module, sizeof name - n - 1);
-    if (matches(t, own, module) || matches(t, own, name))
-        return own->pattern ? BY_REGEX : BY_NAME;
+    int r = matches(t, own, module, err);
+    if (!r)
+        r = matches(t, own, name, err);
+    if (r)
+        return r < 0 ? r : own->pattern ? BY_REGEX : BY_NAME;
     return is_linear && !strcmp(own->text, LINEAR) ? BY_CLASS : KINDS;
 }
 
-bool quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
-                        struct config_packing *ret)
+int quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
+                       struct config_packing *ret, struct err *err)
 {
     const struct target *best = NULL;
-    enum kind by = BY_CLASS;
+    int by = BY_CLASS;
     for (size_t i = 0; i < t->n; i++) {
         const struct target *own = &t->at[i];
-        const enum kind kind = takes(t, own, module, is_linear);
+        const int kind = takes(t, own, module, is_linear, err);
+        if (kind < 0)
+            return kind;
         if (kind == KINDS)
             continue;
         if (own->group == SIZE_MAX)
-            return false;
+            return 0;
         if (!best || kind > by) {
             best = own;
             by = kind;
@@ -143,5 +177,5 @@ bool quant_targets_find(const struct quant_targets *t, const char *module, bool 
     }
     if (best)
         *ret = t->groups[best->group];
-    return best;
+    return best != NULL;
 }

@@ -15,12 +15,13 @@
 struct quant_targets;
 
 /* From "quantization_config", which config_read has checked (borrowed until it is freed). −EINVAL
- * with a sentence: an expression is none. */
+ * with a sentence: an expression is none; −E2BIG: there are too many. */
 int quant_targets_new(struct quant_targets **ret, const json_t *quantization, struct err *err);
 void quant_targets_free(struct quant_targets *t);
 
-/* Whether the module ("model.layers.0.mlp.up_proj") is quantized, and how. */
-bool quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
-                        struct config_packing *ret);
+/* Whether the module ("model.layers.0.mlp.up_proj") is quantized, and how: 1, 0, or −errno with a
+ * sentence where an expression takes too long. */
+int quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
+                       struct config_packing *ret, struct err *err);
 
 #endif
