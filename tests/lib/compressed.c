@@ -64,13 +64,14 @@ static double fp8_value(unsigned byte)
     return byte & 128 ? -x : x;
 }
 
+/* Numbers without their sign ascend with their bytes. */
 static unsigned nearest_fp8(double x)
 {
-    unsigned best = 0;
-    for (unsigned b = 1; b < 256; b++)
-        if ((b & 127) != 127 && fabs(fp8_value(b) - x) < fabs(fp8_value(best) - x))
-            best = b;
-    return best;
+    unsigned low = 0, high = 126;
+    while (high - low > 1)
+        *(fp8_value((low + high) / 2) <= fabs(x) ? &low : &high) = (low + high) / 2;
+    const double below = fabs(x) - fp8_value(low), above = fp8_value(high) - fabs(x);
+    return (above < below ? high : low) | (x < 0 ? 128 : 0);
 }
 
 static float largest(const float *x, size_t n)
@@ -154,27 +155,54 @@ static void put_whole(struct conversion *v, struct matrix *m)
     free(q), free(words), free(zeros), free(sides);
 }
 
-static void put_fp8(struct conversion *v, struct matrix *m)
+static size_t least(size_t a, size_t b)
 {
-    const struct compressed_how *how = &v->how;
-    const size_t n = m->rows * m->cols, each = how->tensor ? n : m->cols, size = dtype_size(how->side);
-    unsigned char *bytes = calloc(n, 1);
-    char *sides = calloc(n / each, size);
-    assert_true(bytes && sides);
-    for (size_t i = 0; i < n; i += each) {
-        const float scale = to_side(largest(m->w + i, each) / 448, how->side, sides + i / each * size);
-        for (size_t k = i; k < i + each; k++) {
+    return a < b ? a : b;
+}
+
+/* What shares a scale: `rows` rows from `row` on, of columns likewise. */
+struct part {
+    size_t row, col, rows, cols;
+};
+
+static void round_fp8(const struct matrix *m, struct part p, unsigned char *bytes, enum dtype type,
+                      char *side)
+{
+    float most = 0;
+    for (size_t r = p.row; r < p.row + p.rows; r++)
+        most = fmaxf(most, largest(m->w + r * m->cols + p.col, p.cols));
+    const float scale = to_side(most / 448, type, side);
+    for (size_t r = p.row; r < p.row + p.rows; r++)
+        for (size_t k = r * m->cols + p.col; k < r * m->cols + p.col + p.cols; k++) {
             bytes[k] = (unsigned char)nearest_fp8((double)m->w[k] / (double)scale);
             m->w[k] = (float)(fp8_value(bytes[k]) * (double)scale);
         }
-    }
+}
+
+static void put_fp8(struct conversion *v, struct matrix *m)
+{
+    enum { BLOCK = 128 };
+    const struct compressed_how *how = &v->how;
+    const size_t n = m->rows * m->cols, size = dtype_size(how->side),
+                 high = how->tensor   ? m->rows
+                        : how->blocks ? BLOCK
+                                      : 1,
+                 wide = how->blocks ? BLOCK : m->cols, down = (m->rows + high - 1) / high,
+                 across = (m->cols + wide - 1) / wide;
+    unsigned char *bytes = calloc(n, 1);
+    char *sides = calloc(down * across, size), *side = sides;
+    assert_true(bytes && sides);
+    for (size_t r = 0; r < m->rows; r += high)
+        for (size_t c = 0; c < m->cols; c += wide, side += size)
+            round_fp8(m, (struct part){r, c, least(high, m->rows - r), least(wide, m->cols - c)}, bytes,
+                      how->side, side);
     put_side(v, m, "", "F8_E4M3", m->rows, m->cols, bytes, n);
     if (how->tensor) {
         char name[160];
         snprintf(name, sizeof name, "%s_scale", m->name);
         tensor_file_put(&v->packed, name, dtype_name(how->side), "1", sides, size);
     } else {
-        put_side(v, m, "_scale", dtype_name(how->side), m->rows, 1, sides, m->rows * size);
+        put_side(v, m, "_scale", dtype_name(how->side), down, across, sides, down * across * size);
     }
     free(bytes), free(sides);
 }
@@ -272,6 +300,8 @@ void compressed_config(char *ret, size_t size, struct compressed_how how)
     char group[64] = "", left[64] = "";
     if (how.wide)
         snprintf(group, sizeof group, ",\"group_size\":%zu", how.wide);
+    if (how.blocks)
+        snprintf(group, sizeof group, ",\"block_structure\":[128,128]");
     if (how.left)
         snprintf(left, sizeof left, ",\"re:.*\\\\.%s$\"", how.left);
     snprintf(ret, size,
@@ -284,8 +314,9 @@ void compressed_config(char *ret, size_t size, struct compressed_how how)
              : how.side == DTYPE_F32 ? "float32"
                                      : "bfloat16",
              how.format, how.bits, is_float ? "float" : "int", how.zeros ? "false" : "true",
-             how.tensor ? "tensor"
-             : how.wide ? "group"
-                        : "channel",
+             how.tensor   ? "tensor"
+             : how.blocks ? "block"
+             : how.wide   ? "group"
+                          : "channel",
              group, left);
 }

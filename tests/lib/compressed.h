@@ -11,7 +11,8 @@ struct compressed_how {
     const char *format; /* "pack-quantized", "int-quantized", "float-quantized", "mxfp4-pack-quantized" */
     size_t bits, wide;  /* columns that share a scale; 0: a row has one */
     bool zeros;         /* asymmetric */
-    bool tensor;        /* of FP8: one scale for all of a matrix */
+    bool tensor;        /* of FP8: one scale for all of a matrix, */
+    bool blocks;        /* or one for each 128 × 128; else one for each row */
     enum dtype side;    /* of scales, and of all that is not quantized */
     const char *left;   /* of matrices that are not quantized beside the usual, an expression; or NULL */
 };
