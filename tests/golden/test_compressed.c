@@ -20,6 +20,7 @@
 #include "tests/lib/compressed.h"
 #include "tests/lib/near.h"
 #include "tests/lib/reference.h"
+#include "tests/lib/tensor_file.h"
 #include "tests/lib/tiny.h"
 
 #define SIZED(family, hidden, ffn)                                                                           \
@@ -101,6 +102,21 @@ static void pair_free(struct pair *p)
     temp_dir_free(&p->packed);
 }
 
+/* One stage that computes. */
+static struct stage_spec all_of(const char *dir, const struct config *c)
+{
+    return (struct stage_spec){.model_dir = dir,
+                               .config = *c,
+                               .tune = {.end_layer = c->layers},
+                               .end_layer = c->layers,
+                               .embed = true,
+                               .head = true,
+                               .slots = 1,
+                               .tokens = 4,
+                               .seqs = 1,
+                               .positions = 4};
+}
+
 static bool is_whole(const struct compressed_how *how)
 {
     return strcmp(how->format, "float-quantized") != 0;
@@ -160,16 +176,7 @@ static void check_measure(const struct pair *p, const struct compressed_how *how
     char *json = read_file(p->packed.path, "config.json", &(size_t){0});
     write_file(alone.path, "config.json", json);
     free(json);
-    const struct stage_spec spec = {.model_dir = alone.path,
-                                    .config = p->q,
-                                    .tune = {.end_layer = p->q.layers},
-                                    .end_layer = p->q.layers,
-                                    .embed = true,
-                                    .head = true,
-                                    .slots = 1,
-                                    .tokens = 4,
-                                    .seqs = 1,
-                                    .positions = 4};
+    const struct stage_spec spec = all_of(alone.path, &p->q);
     must(stage_measure(&bytes, &spec, &err), &err);
     assert_int_equal(bytes.mapped, matrices);
     temp_dir_free(&alone);
@@ -311,6 +318,98 @@ static void what_would_be_rounded_twice_is_refused(void **state)
     pair_free(&p);
 }
 
+/* --- what is misshapen ------------------------------------------------------------------------ */
+
+/* A tensor of a file that is another one than it should be. */
+struct misshapen {
+    struct compressed_how how;
+    size_t family;
+    const char *matrix, *end; /* its name */
+    const char *type;         /* what it is instead; NULL: it is not there */
+    size_t size, rows, cols;  /* bytes of an element; cols 0: a vector */
+    const char *part;         /* of the sentence, behind the matrix; NULL: as of whole numbers */
+};
+
+static void put_instead(struct tensor_file *f, const char *name, const struct misshapen *m)
+{
+    const size_t bytes = m->size * m->rows * (m->cols ? m->cols : 1);
+    char shape[64], *zeros = calloc(bytes, 1);
+    assert_non_null(zeros);
+    snprintf(shape, sizeof shape, m->cols ? "%zu,%zu" : "%zu", m->rows, m->cols);
+    tensor_file_put(f, name, m->type, shape, zeros, bytes);
+    free(zeros);
+}
+
+/* The file in `dir` with that tensor. */
+static void misshape(const char *dir, const struct misshapen *m)
+{
+    struct err err;
+    struct st *st;
+    struct tensor_file f;
+    char name[160], path[512];
+    snprintf(name, sizeof name, "%s.weight%s", m->matrix, m->end);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    must(st_open_file(&st, path, &err), &err);
+    tensor_file_begin(&f);
+    for (size_t i = 0; i < st_count(st); i++) {
+        const struct st_tensor *t = st_at(st, i);
+        char shape[64];
+        assert_in_range(t->ndim, 1, 2);
+        snprintf(shape, sizeof shape, t->ndim == 2 ? "%zu,%zu" : "%zu", t->shape[0], t->shape[1]);
+        if (strcmp(t->name, name) != 0)
+            tensor_file_put(&f, t->name, t->dtype_name, shape, t->data, t->bytes);
+    }
+    if (m->type)
+        put_instead(&f, name, m);
+    st_close(st);
+    tensor_file_end(&f, dir);
+}
+
+#define GATE "model.layers.1.mlp.gate_proj"
+#define DOWN "model.layers.1.mlp.down_proj"
+#define KEYS "model.layers.1.self_attn.kv_a_proj_with_mqa"
+#define INT4_HOW .format = "pack-quantized", .bits = 4, .wide = 32, .side = DTYPE_BF16
+#define INT8_HOW .format = "int-quantized", .bits = 8, .side = DTYPE_BF16
+#define FP8_HOW .format = "float-quantized", .bits = 8, .side = DTYPE_BF16
+#define FP4_HOW .format = "mxfp4-pack-quantized", .bits = 4, .wide = 32, .side = DTYPE_BF16
+
+static void what_is_misshapen_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    static const struct misshapen list[] = {
+        {{INT4_HOW}, 0, GATE, "_scale", "BF16", 2, 95, 2, NULL},
+        {{INT4_HOW}, 0, DOWN, "_scale", "BF16", 2, 64, 2, NULL}, /* of 48 columns */
+        {{INT4_HOW}, 0, GATE, "_scale", "I32", 4, 96, 2, NULL},
+        {{INT4_HOW}, 0, GATE, "_scale", NULL, 0, 0, 0, NULL},
+        {{INT4_HOW}, 0, GATE, "_packed", "I32", 4, 96, 7, NULL},
+        {{INT4_HOW, .zeros = true}, 2, KEYS, "_zero_point", "I32", 4, 4, 2, NULL}, /* of 36 rows */
+        {{INT4_HOW, .zeros = true}, 0, GATE, "_zero_point", "BF16", 2, 12, 2, NULL},
+        {{INT8_HOW}, 0, GATE, "_zero_point", "I32", 4, 24, 1, NULL},
+        {{FP4_HOW}, 0, GATE, "_scale", NULL, 0, 0, 0, NULL},
+        {{FP4_HOW}, 0, GATE, "_scale", "U8", 1, 96, 1, NULL},
+        {{INT4_HOW}, 0, GATE, "_g_idx", "I32", 4, 64, 0, ".weight are in another order (weight_g_idx)"},
+        {{FP8_HOW}, 0, GATE, "_scale", "BF16", 2, 95, 1, ".weight_scale is missing, or is no scale"},
+        {{FP8_HOW}, 0, GATE, "_scale", NULL, 0, 0, 0, ".weight_scale is missing"},
+        {{FP8_HOW, .blocks = true}, 0, GATE, "_scale", "BF16", 2, 2, 1, ".weight_scale is [2, 1]"},
+    };
+    struct num *num;
+    struct err err;
+    must(num_new(&num, 1, &err), &err);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const struct misshapen *m = &list[i];
+        struct pair p = pair_make(m->family, &m->how);
+        struct stage *stage;
+        char part[256];
+        misshape(p.packed.path, m);
+        snprintf(part, sizeof part, "%s%s%s", m->part ? "" : "cannot read the quantization of ", m->matrix,
+                 m->part ? m->part : ".weight: of compressed-tensors it reads");
+        const struct stage_spec spec = all_of(p.packed.path, &p.q);
+        must_refuse(stage_open(&stage, num, &spec, &err), -EINVAL, &err, part);
+        pair_free(&p);
+    }
+    num_free(num);
+}
+
 /* --- what config.json says -------------------------------------------------------------------- */
 
 #define GROUP(more) "\"config_groups\":{\"a\":{\"weights\":{" more "}}}"
@@ -375,16 +474,7 @@ static int plan(struct stage_bytes *ret, const char *groups, const char *ignore,
                          groups, ignore) > 0);
     const struct config c = write_config(dir.path, families[0], more);
     free(more);
-    const struct stage_spec spec = {.model_dir = dir.path,
-                                    .config = c,
-                                    .tune = {.end_layer = 3},
-                                    .end_layer = 3,
-                                    .embed = true,
-                                    .head = true,
-                                    .slots = 1,
-                                    .tokens = 4,
-                                    .seqs = 1,
-                                    .positions = 4};
+    const struct stage_spec spec = all_of(dir.path, &c);
     const int r = stage_measure(ret, &spec, err);
     size_t units[5];
     assert_int_equal(stage_measure_units(units, &spec, err), r);
@@ -476,6 +566,7 @@ int main(void)
         cmocka_unit_test(adapters_are_trained_on_every_form),
         cmocka_unit_test(converting_writes_the_numbers_themselves),
         cmocka_unit_test(what_would_be_rounded_twice_is_refused),
+        cmocka_unit_test(what_is_misshapen_is_refused_by_its_name),
         cmocka_unit_test(what_is_not_read_is_refused),
         cmocka_unit_test(targets_are_found_by_name_expression_and_class),
         cmocka_unit_test(what_takes_too_long_to_find_is_refused),
