@@ -89,6 +89,16 @@ char *text_part_name(const char *name)
     return ret;
 }
 
+char *text_part_outer_name(const char *name, size_t way)
+{
+    char *ret = NULL;
+    if (way == 0)
+        return asprintf(&ret, LANGUAGE "%s", name) < 0 ? NULL : ret;
+    if (!begins(name, MODEL))
+        return strdup(name);
+    return asprintf(&ret, MODEL LANGUAGE "%s", name + strlen(MODEL)) < 0 ? NULL : ret;
+}
+
 static bool is_renamed(const char *name)
 {
     char *own = text_part_name(name);

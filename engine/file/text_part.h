@@ -23,8 +23,14 @@ char *text_part_file(const char *json, size_t n, const char *architecture);
  * other names stay. A fresh string, or NULL without memory. */
 char *text_part_name(const char *name);
 
-/* The same with the keys of an object: itself if all stay, else a new one. The caller owns a
- * reference, and changes nothing of it. NULL without memory. */
+/* The other way round, of a module or tensor of the text part: what a file may call it beside its
+ * own name, or that where this way is none for it. way < TEXT_PART_WAYS. A fresh string, or NULL
+ * without memory. */
+enum { TEXT_PART_WAYS = 2 };
+char *text_part_outer_name(const char *name, size_t way);
+
+/* As text_part_name with the keys of an object: itself if all stay, else a new one. The caller owns
+ * a reference, and changes nothing of it. NULL without memory. */
 json_t *text_part_names(const json_t *of);
 
 /* Does this name belong to another part, which sees? */

@@ -511,6 +511,15 @@ static void targets_are_found_by_name_expression_and_class(void **state)
     assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4),
                                     "\"lm_head\",\"re:.*self_attn.*\",\"model.layers.1.mlp.up_proj\""),
                      saved(9 * UP - UP, 4));
+    /* As a text part's module too, in either way. */
+    assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4),
+                                    "\"lm_head\",\"model.language_model.layers.1.mlp.up_proj\","
+                                    "\"language_model.model.layers.2.mlp.up_proj\","
+                                    "\"re:model[.]language_model[.]layers[.]0[.]mlp[.]up_proj\","
+                                    "\"re:language_model[.]model[.]layers[.]0[.]mlp[.]gate_proj\""),
+                     saved(ALL - 4 * UP, 4));
+    assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4), "\"language_model.lm_head\""),
+                     saved(ALL, 4));
     /* An expression matches from the beginning of a name on. */
     assert_int_equal(none - planned(NAMED("a", "\"Linear\"", 4), "\"lm_head\",\"re:self_attn.*\""),
                      saved(ALL, 4));

@@ -8,12 +8,11 @@
 #include <string.h>
 
 #include "file/input.h"
+#include "file/text_part.h"
 #include "text/pattern.h"
 
 #define REGEX "re:"
 #define LINEAR "Linear"
-/* Models that also see have their text part below this. */
-#define PART "language_model."
 
 enum {
     TARGETS_MOST = 1 << 14,
@@ -25,7 +24,8 @@ enum kind { BY_CLASS, BY_REGEX, BY_NAME, KINDS };
 
 struct target {
     const char *text;        /* borrowed: the config */
-    struct pattern *pattern; /* owned: of an expression, or NULL */
+    struct pattern *pattern; /* owned: of an expression, or NULL, */
+    char *name;              /* owned: else the module that it names */
     size_t group;            /* which it is a target of; SIZE_MAX: it is ignored */
 };
 
@@ -62,7 +62,10 @@ static int add(struct quant_targets *t, const char *text, size_t group, struct e
         return r;
     struct target *own = &t->at[t->n++];
     *own = (struct target){.text = text, .group = group};
-    return is_regex ? pattern_new_regex(&own->pattern, text + strlen(REGEX), err) : 0;
+    if (is_regex)
+        return pattern_new_regex(&own->pattern, text + strlen(REGEX), err);
+    own->name = text_part_name(text);
+    return own->name ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int add_all(struct quant_targets *t, const json_t *list, size_t group, struct err *err)
@@ -118,8 +121,10 @@ void quant_targets_free(struct quant_targets *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n; i++)
+    for (size_t i = 0; i < t->n; i++) {
         pattern_free(t->at[i].pattern);
+        free(t->at[i].name);
+    }
     pattern_scratch_free(t->scratch);
     free(t->at);
     free(t->groups);
@@ -131,8 +136,6 @@ static int matches(const struct quant_targets *t, const struct target *own, cons
 {
     struct pattern_walk walk = PATTERN_WALK;
     struct pattern_hit hit;
-    if (!own->pattern)
-        return !strcmp(own->text, name);
     const int r = pattern_next(own->pattern, t->scratch, name, strlen(name), &walk, &hit, err);
     return r < 0 ? err_set(err, r,
                            "config.json's quantization_config: the expression '%s' takes too long on names "
@@ -141,19 +144,29 @@ static int matches(const struct quant_targets *t, const struct target *own, cons
                  : r && hit.start == 0;
 }
 
+/* The same with the names that files may have of it. */
+static int matches_any(const struct quant_targets *t, const struct target *own, const char *module,
+                       struct err *err)
+{
+    int r = matches(t, own, module, err);
+    for (size_t way = 0; way < TEXT_PART_WAYS && !r; way++) {
+        char *name = text_part_outer_name(module, way);
+        r = name ? matches(t, own, name, err) : err_set(err, -ENOMEM, "out of memory");
+        free(name);
+    }
+    return r;
+}
+
 /* How the target takes the module in; KINDS: not at all; −errno. */
 static int takes(const struct quant_targets *t, const struct target *own, const char *module, bool is_linear,
                  struct err *err)
 {
-    const size_t n = strlen(PART);
-    char name[256] = PART;
-    strncat(name, module, sizeof name - n - 1);
-    int r = matches(t, own, module, err);
-    if (!r)
-        r = matches(t, own, name, err);
-    if (r)
-        return r < 0 ? r : own->pattern ? BY_REGEX : BY_NAME;
-    return is_linear && !strcmp(own->text, LINEAR) ? BY_CLASS : KINDS;
+    if (own->name && !strcmp(own->name, module))
+        return BY_NAME;
+    if (own->name)
+        return is_linear && !strcmp(own->name, LINEAR) ? BY_CLASS : KINDS;
+    const int r = matches_any(t, own, module, err);
+    return r < 0 ? r : r ? BY_REGEX : KINDS;
 }
 
 int quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
