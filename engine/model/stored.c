@@ -20,6 +20,10 @@
 #define SCALES "_scales"
 #define BIAS "_bias"
 
+/* What the scales of an FP8 tensor have behind its name. */
+static const char *const scales_ends[] = {"_scale_inv", "_scale"};
+enum { SCALES_ENDS = sizeof scales_ends / sizeof *scales_ends };
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 static bool ends_with(const char *name, const char *end)
@@ -104,17 +108,27 @@ static void first_woven(char ret[STORED_NAME], const char *own, const char *at)
     snprintf(ret, STORED_NAME, "%.*s0.%.80s", (int)(at - own), own, tail);
 }
 
+/* "….weight_scale" without "_scale" */
+static void cut_behind_weight(char name[STORED_NAME], const char *end)
+{
+    const size_t n = strlen(name), e = strlen(end);
+    if (!ends_with(name, end))
+        return;
+    name[n - e] = 0;
+    if (!ends_with(name, WEIGHT))
+        name[n - e] = *end;
+}
+
 void stored_model_name(char ret[STORED_NAME], const char *name)
 {
     static const char *const sides[] = {".scales", ".biases", ".input_scale"};
-    static const char *const more[] = {"_scale_inv", "_scale", "_packed", "_zero_point", "_shape"};
-    char own[STORED_NAME], end[64];
+    static const char *const more[] = {"_packed", "_zero_point", "_shape"};
+    char own[STORED_NAME];
     snprintf(own, sizeof own, "%s", name);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
-        snprintf(end, sizeof end, WEIGHT "%s", more[i]);
-        if (ends_with(own, end))
-            own[strlen(own) - strlen(more[i])] = 0;
-    }
+    for (size_t i = 0; i < SCALES_ENDS; i++)
+        cut_behind_weight(own, scales_ends[i]);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        cut_behind_weight(own, more[i]);
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         if (ends_with(own, sides[i]))
             memcpy(own + strlen(own) - strlen(sides[i]), WEIGHT, sizeof WEIGHT);
@@ -429,6 +443,81 @@ struct mat stored_mat(const struct stored *s, const struct tensor_def *def, stru
     }
     return w;
 }
+
+/* --- scales of FP8 ---------------------------------------------------------------------------- */
+
+static size_t blocks(size_t n)
+{
+    return (n + MAT_BLOCK - 1) / MAT_BLOCK;
+}
+
+size_t stored_scale_count(const struct tensor_def *def, bool rows)
+{
+    return rows ? def->rows : blocks(def->rows) * blocks(def->cols);
+}
+
+/* The first that is there, else the last. */
+static void scales_name(char ret[STORED_NAME], const struct st *st, const char *name)
+{
+    size_t i = 0;
+    do
+        snprintf(ret, STORED_NAME, "%.*s%s", TENSOR_NAME, name, scales_ends[i]);
+    while (!st_find(st, ret) && ++i < SCALES_ENDS);
+}
+
+static bool row_scales(float *ret, const struct st *st, const struct tensor_def *def, char *why, size_t size)
+{
+    char name[STORED_NAME];
+    scales_name(name, st, def->name);
+    const struct st_tensor *t = st_find(st, name);
+    if (!t || t->dtype >= DTYPE_F8_E4M3 || (t->elements != def->rows && t->elements != 1)) {
+        snprintf(why, size, "%s is missing, or is no scale for each of %zu rows", name, def->rows);
+        return false;
+    }
+    if (!ret)
+        return true;
+    dtype_to_f32(ret, t->data, t->dtype, t->elements);
+    for (size_t r = 1; r < def->rows && t->elements == 1; r++)
+        ret[r] = ret[0];
+    return true;
+}
+
+bool stored_scales(float *ret, const struct st *st, const struct tensor_def *def, bool rows, char *why,
+                   size_t size)
+{
+    struct tensor_def own = {.rows = blocks(def->rows), .cols = blocks(def->cols)};
+    char name[STORED_NAME];
+    struct stored s;
+    *why = 0;
+    if (rows)
+        return row_scales(ret, st, def, why, size);
+    scales_name(name, st, def->name);
+    snprintf(own.name, sizeof own.name, "%s", name);
+    if (!stored_find(&s, st, &own, false, why, size))
+        return false;
+    if (s.t->dtype >= DTYPE_F8_E4M3) {
+        snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", name, s.t->dtype_name);
+        return false;
+    }
+    if (ret)
+        dtype_to_f32(ret, s.data, s.t->dtype, s.elements);
+    return true;
+}
+
+bool stored_is_scales(const struct st *st, const char *name)
+{
+    for (size_t i = 0; i < SCALES_ENDS; i++) {
+        char of[512];
+        if (!ends_with(name, scales_ends[i]))
+            continue;
+        snprintf(of, sizeof of, "%.*s", (int)(strlen(name) - strlen(scales_ends[i])), name);
+        const struct st_tensor *t = st_find(st, of);
+        return t && t->dtype == DTYPE_F8_E4M3;
+    }
+    return false;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Elements that lie `step` apart in each column, or in the only one. */
 static void apart_to_f32(const struct stored *s, const struct tensor_def *def, float *ret)

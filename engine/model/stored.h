@@ -45,6 +45,16 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
 struct mat stored_mat(const struct stored *s, const struct tensor_def *def, struct quant *quant,
                       const float *scale);
 
+/* What lies beside an FP8 matrix, as X.weight_scale_inv or (compressed-tensors) X.weight_scale: a
+ * scale for each block of 128 × 128; `rows`: for each row, which a file may have one of for all. */
+size_t stored_scale_count(const struct tensor_def *def, bool rows);
+/* Fills ret [stored_scale_count], or with NULL says whether it could. false, and `why`, as
+ * stored_find. */
+bool stored_scales(float *ret, const struct st *st, const struct tensor_def *def, bool rows, char *why,
+                   size_t size);
+/* Are these scales of an FP8 tensor in the same set? */
+bool stored_is_scales(const struct st *st, const char *name);
+
 /* All of it as f32, in the order of its rows; not of what is quantized. */
 void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *ret);
 

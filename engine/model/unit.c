@@ -196,11 +196,6 @@ static void param_attach(struct unit *u, struct param *p)
     }
 }
 
-static size_t blocks(size_t n)
-{
-    return (n + MAT_BLOCK - 1) / MAT_BLOCK;
-}
-
 /* Is this matrix stored in two parts? */
 static bool is_joined(const struct unit *u, size_t tensor)
 {
@@ -242,8 +237,7 @@ void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *gro
         if (is_joined(u, t) && !is_trained(u, t))
             u->joined[t] = slab_floats(slab, def->rows, def->cols);
         if (u->fp8 && def->linear)
-            u->scale[t] = u->fp8_rows ? slab_floats(slab, def->rows, 1)
-                                      : slab_floats(slab, blocks(def->rows), blocks(def->cols));
+            u->scale[t] = slab_floats(slab, stored_scale_count(def, u->fp8_rows), 1);
     }
 }
 
@@ -258,40 +252,6 @@ static void complain(char *complaints, size_t size, const char *text)
 {
     size_t len = strlen(complaints);
     snprintf(complaints + len, size - len, "%s%s", len ? "; " : "", text);
-}
-
-/* Of an FP8 matrix as compressed-tensors has it: one for each row, or for all. */
-static void bind_row_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
-{
-    char name[STORED_NAME];
-    const size_t rows = u->defs[i].rows;
-    snprintf(name, sizeof name, "%s_scale", u->defs[i].name);
-    const struct st_tensor *t = st_find(st, name);
-    if (!t || t->dtype >= DTYPE_F8_E4M3 || (t->elements != rows && t->elements != 1)) {
-        snprintf(why, size, "%s is missing, or is no scale for each of %zu rows", name, rows);
-        return;
-    }
-    dtype_to_f32(u->scale[i], t->data, t->dtype, t->elements);
-    for (size_t r = 1; r < rows && t->elements == 1; r++)
-        u->scale[i][r] = u->scale[i][0];
-}
-
-/* The scales of an FP8 matrix lie beside it. */
-static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
-{
-    char name[TENSOR_NAME];
-    if (u->fp8_rows) {
-        bind_row_scales(u, i, st, why, size);
-        return;
-    }
-    snprintf(name, sizeof name, "%s_scale_inv", u->defs[i].name);
-    if (!st_find(st, name))
-        snprintf(name, sizeof name, "%s_scale", u->defs[i].name);
-    struct tensor_def def = {.rows = blocks(u->defs[i].rows), .cols = blocks(u->defs[i].cols)};
-    memcpy(def.name, name, sizeof def.name);
-    struct stored s;
-    if (stored_find(&s, st, &def, false, why, size))
-        dtype_to_f32(u->scale[i], s.data, s.t->dtype, s.elements);
 }
 
 static const struct st_tensor *find_part(const struct unit *u, size_t i, const struct st *st, const char *end)
@@ -378,7 +338,7 @@ static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, s
         return;
     }
     if (stored_find(&s, st, def, u->fp8, why, size) && s.t->dtype == DTYPE_F8_E4M3)
-        bind_scales(u, i, st, why, size);
+        stored_scales(u->scale[i], st, &u->defs[i], u->fp8_rows, why, size);
     if (!*why && s.is_quantized && is_trained(u, i)) /* config.json need not say so */
         snprintf(why, size, "%s is quantized, and such weights are not trained: train LoRA on them",
                  def->name);

@@ -2,6 +2,7 @@
  *
  * Models rewritten in several files, and tensors that the model does not have or that stay as they
  * are. */
+#include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +15,10 @@
 #include <cmocka.h>
 
 #include "file/st.h"
+#include "tests/lib/compressed.h"
 #include "tests/lib/convert_world.h"
 #include "tests/lib/near.h"
+#include "tests/lib/tensor_file.h"
 
 /* --- several files ---------------------------------------------------------------------------- */
 
@@ -110,6 +113,122 @@ static void other_tensors_come_along(void **state)
     convert_world_close(&w);
 }
 
+#define BEHIND "model.layers.3.eh_proj.weight"
+
+/* The model in `dir`, and behind its last layer an FP8 matrix of 130 rows of 1, 2 and −0.5, with
+ * scales 2, 3, 4 … in a tensor of this shape beside it. */
+static void put_behind(const char *dir, const char *end, const char *shape, size_t scales)
+{
+    static const unsigned char numbers[] = {0x38, 0x40, 0xb0};
+    unsigned char bytes[390];
+    float scale[130];
+    struct err err;
+    struct st *st;
+    struct tensor_file f;
+    must(st_open_dir(&st, dir, NULL, NULL, &err), &err);
+    tensor_file_begin(&f);
+    for (size_t i = 0; i < st_count(st); i++) {
+        const struct st_tensor *t = st_at(st, i);
+        char own[64];
+        snprintf(own, sizeof own, t->ndim == 2 ? "%zu,%zu" : "%zu", t->shape[0], t->shape[1]);
+        tensor_file_put(&f, t->name, t->dtype_name, own, t->data, t->bytes);
+    }
+    st_close(st);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = numbers[i % 3];
+    for (size_t i = 0; i < scales; i++)
+        scale[i] = (float)(i + 2);
+    tensor_file_put(&f, BEHIND, "F8_E4M3", "130,3", bytes, sizeof bytes);
+    if (scales) {
+        char name[64];
+        snprintf(name, sizeof name, BEHIND "%s", end);
+        tensor_file_put(&f, name, "F32", shape, scale, scales * sizeof *scale);
+    }
+    tensor_file_end(&f, dir);
+}
+
+/* A model that compressed-tensors has in FP8, with that matrix. */
+static void fp8_open(struct convert_world *w, const char *dir, struct compressed_how how)
+{
+    char more[1200], *json;
+    convert_world_open(w, convert_families[CONVERT_DENSE]);
+    compressed_convert(w->plain.path, dir, &w->c, how);
+    compressed_config(more, sizeof more, how);
+    assert_true(asprintf(&json, "%s%s}", convert_families[CONVERT_DENSE], more) > 0);
+    write_file(dir, "config.json", json);
+    free(json);
+}
+
+/* Whose scales are named and laid out as those of the model's own matrices. */
+static void other_tensors_in_fp8_come_along(void **state)
+{
+    (void)state;
+    static const struct {
+        bool tensor, blocks;
+        const char *end, *shape;
+        size_t scales, high;
+    } list[] = {{false, false, "_scale", "130,1", 130, 1},
+                {false, false, "_scale", "130", 130, 1},
+                {true, false, "_scale", "1", 1, 130},
+                {false, true, "_scale", "2,1", 2, 128},
+                {false, true, "_scale_inv", "2,1", 2, 128}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        static const float numbers[] = {1, 2, -0.5f};
+        const struct compressed_how how = {.format = "float-quantized",
+                                           .bits = 8,
+                                           .side = DTYPE_BF16,
+                                           .tensor = list[i].tensor,
+                                           .blocks = list[i].blocks};
+        struct temp_dir dir = temp_dir_new();
+        struct convert_world w;
+        struct err err;
+        struct st *was, *is;
+        float got[390];
+        fp8_open(&w, dir.path, how);
+        put_behind(dir.path, list[i].end, list[i].shape, list[i].scales);
+        convert_one(&(struct convert_request){.model = dir.path, .out = w.out, .dtype = DTYPE_F32});
+        must(st_open_dir(&was, w.plain.path, NULL, NULL, &err), &err);
+        must(st_open_dir(&is, w.out, NULL, NULL, &err), &err);
+        assert_int_equal(st_count(is), st_count(was) + 1);
+        const struct st_tensor *t = st_find(is, BEHIND);
+        assert_true(t && t->dtype == DTYPE_F32 && t->bytes == sizeof got);
+        memcpy(got, t->data, sizeof got); /* aligned */
+        for (size_t k = 0; k < 390; k++)
+            assert_true(got[k] == numbers[k % 3] * (float)(k / 3 / list[i].high + 2));
+        st_close(was);
+        st_close(is);
+        convert_world_close(&w);
+        temp_dir_free(&dir);
+    }
+}
+
+static void other_tensors_in_fp8_without_scales_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        bool blocks;
+        const char *shape, *part;
+        size_t scales;
+    } list[] = {{false, "129", BEHIND "_scale is missing, or is no scale for each of 130 rows", 129},
+                {false, NULL, BEHIND "_scale is missing, or is no scale for each of 130 rows", 0},
+                {true, "1,1", BEHIND "_scale is [1, 1], config.json says [2, 1]", 1},
+                {true, NULL, BEHIND "_scale is missing", 0}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const struct compressed_how how = {
+            .format = "float-quantized", .bits = 8, .side = DTYPE_BF16, .blocks = list[i].blocks};
+        struct temp_dir dir = temp_dir_new();
+        struct convert_world w;
+        struct rewrite_result done;
+        struct err err;
+        fp8_open(&w, dir.path, how);
+        put_behind(dir.path, "_scale", list[i].shape, list[i].scales);
+        const struct convert_request req = {.model = dir.path, .out = w.out, .dtype = DTYPE_F32};
+        must_refuse(convert_run(&req, &done, &err), -EINVAL, &err, list[i].part);
+        convert_world_close(&w);
+        temp_dir_free(&dir);
+    }
+}
+
 /* Norms that multiply by 1 more, and a convolution's extents, are as they were. */
 static void what_is_left_alone_is_as_it_was(void **state)
 {
@@ -146,6 +265,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_models_are_several_files),
         cmocka_unit_test(other_tensors_come_along),
+        cmocka_unit_test(other_tensors_in_fp8_come_along),
+        cmocka_unit_test(other_tensors_in_fp8_without_scales_are_refused),
         cmocka_unit_test(what_is_left_alone_is_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,21 +227,23 @@ static int put_own(struct rewriting *m, struct st_writer *out, const struct rewr
     return r;
 }
 
-/* All but its last extent are rows. */
 static int put_other(struct rewriting *m, struct st_writer *out, const struct rewrite_item *item)
 {
-    const struct st_tensor *t = item->other, *s = rewrite_scales(m->st, t);
-    const size_t cols = t->ndim ? t->shape[t->ndim - 1] : 1;
-    float *scales = s ? calloc(s->elements + 1, sizeof *scales) : NULL;
-    if (s && !scales)
+    const struct st_tensor *t = item->other;
+    const struct tensor_def def = rewrite_other_def(t);
+    const bool is_fp8 = t->dtype == DTYPE_F8_E4M3, rows = m->how->config->fp8_rows;
+    float *scales = is_fp8 ? calloc(stored_scale_count(&def, rows) + 1, sizeof *scales) : NULL;
+    char why[256];
+    if (is_fp8 && !scales)
         return err_set(m->err, -ENOMEM, "out of memory");
-    if (s)
-        dtype_to_f32(scales, s->data, s->dtype, s->elements);
+    if (is_fp8)
+        stored_scales(scales, m->st, &def, rows, why, sizeof why); /* the plan has seen that it can */
     const struct mat w = {.data = t->data,
                           .dtype = t->block ? DTYPE_F32 : t->dtype,
-                          .rows = cols ? t->elements / cols : 0,
-                          .cols = cols,
+                          .rows = def.rows,
+                          .cols = def.cols,
                           .scale = scales,
+                          .scale_rows = is_fp8 && rows,
                           .block = t->block,
                           .turn = t->turn,
                           .row_heads = t->row_heads,

@@ -10,7 +10,6 @@
 #include "file/text_part.h"
 
 #define KV_B ".kv_b_proj.weight"
-#define FP8_SCALES "_scale_inv"
 
 struct planning {
     struct rewrite_plan *plan;
@@ -128,36 +127,25 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-const struct st_tensor *rewrite_scales(const struct st *st, const struct st_tensor *t)
+struct tensor_def rewrite_other_def(const struct st_tensor *t)
 {
-    char name[512];
-    snprintf(name, sizeof name, "%s" FP8_SCALES, t->name);
-    return t->dtype == DTYPE_F8_E4M3 ? st_find(st, name) : NULL;
-}
-
-static bool is_scales(const struct st *st, const struct st_tensor *t)
-{
-    const size_t n = strlen(t->name), cut = strlen(FP8_SCALES);
-    char name[512];
-    if (n <= cut || strcmp(t->name + n - cut, FP8_SCALES))
-        return false;
-    snprintf(name, sizeof name, "%.*s", (int)(n - cut), t->name);
-    const struct st_tensor *of = st_find(st, name);
-    return of && of->dtype == DTYPE_F8_E4M3;
+    const size_t cols = t->ndim ? t->shape[t->ndim - 1] : 1;
+    struct tensor_def def = {.rows = cols ? t->elements / cols : 0, .cols = cols};
+    snprintf(def.name, sizeof def.name, "%s", t->name);
+    return def;
 }
 
 static int check_other(const struct planning *p, const struct st_tensor *t)
 {
-    const struct st_tensor *s = rewrite_scales(p->st, t);
+    const struct tensor_def def = rewrite_other_def(t);
+    char why[256];
+    snprintf(why, sizeof why, "%s is FP8, but no matrix", input_quote(t->name).text);
     if (t->dtype == DTYPE_COUNT && !t->block)
         return err_set(p->err, -ENOTSUP, "%s: %s is stored as %s, which cannot be written here",
                        p->how->model, input_quote(t->name).text, t->dtype_name);
-    if (t->dtype == DTYPE_F8_E4M3 && (t->ndim != 2 || !s || s->ndim != 2 || s->dtype >= DTYPE_F8_E4M3 ||
-                                      s->shape[0] != (t->shape[0] + MAT_BLOCK - 1) / MAT_BLOCK ||
-                                      s->shape[1] != (t->shape[1] + MAT_BLOCK - 1) / MAT_BLOCK))
-        return err_set(p->err, -EINVAL,
-                       "%s: %s is FP8 and has no scale for each block of 128 × 128 beside it", p->how->model,
-                       input_quote(t->name).text);
+    if (t->dtype == DTYPE_F8_E4M3 &&
+        (t->ndim != 2 || !stored_scales(NULL, p->st, &def, p->how->config->fp8_rows, why, sizeof why)))
+        return err_set(p->err, -EINVAL, "%s: %s", p->how->model, why);
     return 0;
 }
 
@@ -189,7 +177,7 @@ static int plan_others(struct planning *p)
         stored_model_name(of, t->name);
         if (p->how->config->is_text_part && text_part_is_other(t->name))
             continue;
-        if (!bsearch(&key, names, known, sizeof *names, by_name) && !is_scales(p->st, t))
+        if (!bsearch(&key, names, known, sizeof *names, by_name) && !stored_is_scales(p->st, t->name))
             r = plan_other(p, t);
     }
     for (size_t i = 0; names && i < known; i++)

@@ -39,7 +39,7 @@ void rewrite_plan_done(struct rewrite_plan *p);
 /* What the tensor is called where it is written. */
 void rewrite_item_name(char ret[512], const struct rewrite_item *item);
 
-/* The scales of an FP8 tensor that no unit lists; NULL: it is not FP8. */
-const struct st_tensor *rewrite_scales(const struct st *st, const struct st_tensor *t);
+/* What no unit lists as a matrix: all but its last extent are rows. */
+struct tensor_def rewrite_other_def(const struct st_tensor *t);
 
 #endif
