@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "file/input.h"
-
-enum { FP8_BLOCK = 128 };
+#include "num/mat.h"
 
 enum quant_kind config_quant_kind(const char *mode)
 {
@@ -89,7 +88,7 @@ static const char *read_wide(struct config_packing *p, const json_t *weights)
     p->wide = is_group ? number(weights, "group_size") : 0;
     if (!is_group && !is_text(weights, "strategy", "channel"))
         return "whole numbers have a \"strategy\" of \"group\" or \"channel\" here";
-    if (is_group && (p->wide > MOST || !p->wide || !quant_centred_group(p->wide)))
+    if (is_group && (p->wide > MOST || !quant_centred_group(p->wide)))
         return "\"group_size\" is 32, 64 or a multiple of 128 here";
     return json_is_true(order) || is_text(weights, "actorder", "group") ||
                    is_text(weights, "actorder", "dynamic")
@@ -111,17 +110,20 @@ static const char *read_whole(struct config_packing *p, const json_t *weights, c
     return read_wide(p, weights);
 }
 
+/* Extents of the blocks of FP8 that are read. */
+static bool is_block(const json_t *extents)
+{
+    return json_array_size(extents) == 2 && json_integer_value(json_array_get(extents, 0)) == MAT_BLOCK &&
+           json_integer_value(json_array_get(extents, 1)) == MAT_BLOCK;
+}
+
 static const char *read_fp8(struct config_packing *p, const json_t *weights)
 {
-    const json_t *block = json_object_get(weights, "block_structure");
     p->is_blocks = is_text(weights, "strategy", "block");
     if (number(weights, "num_bits") != 8)
         return "floats have 8 bits here";
     if (p->is_blocks)
-        return json_array_size(block) == 2 && json_integer_value(json_array_get(block, 0)) == FP8_BLOCK &&
-                       json_integer_value(json_array_get(block, 1)) == FP8_BLOCK
-                   ? NULL
-                   : "blocks are of 128 × 128 here";
+        return is_block(json_object_get(weights, "block_structure")) ? NULL : "blocks are of 128 × 128 here";
     return is_text(weights, "strategy", "channel") || is_text(weights, "strategy", "tensor")
                ? NULL
                : "floats have a \"strategy\" of \"channel\", \"tensor\" or \"block\" here";
@@ -185,7 +187,7 @@ static const char *read_groups(struct config *c, const json_t *q)
         blocks = p.bits ? blocks : p.is_blocks;
         if (p.bits && !c->quant_bits) {
             c->quant_bits = p.bits;
-            c->quant_group = p.wide && quant_centred_group(p.wide) ? quant_centred_group(p.wide) : FP8_BLOCK;
+            c->quant_group = p.wide ? quant_centred_group(p.wide) : quant_row_group(0);
             c->quant_kind = p.kind;
         }
     }
@@ -213,7 +215,6 @@ void config_read_quantization(struct config_reader *r, struct config *c)
     if (read_mlx(r, c) || !q) /* mlx-lm may write the same under both names */
         return;
     const char *method = config_string(r, q, "quant_method", NULL), *fmt = config_string(r, q, "fmt", "e4m3");
-    const json_t *block = config_lookup(q, "weight_block_size");
     if (method && !strcmp(method, "gguf")) {
         c->mixed = true;
         c->mla.kv_b_parts = config_bool(r, q, "kv_b_parts", false);
@@ -230,9 +231,7 @@ void config_read_quantization(struct config_reader *r, struct config *c)
         return;
     }
     const bool is_e4m3 = fmt && (!strcmp(fmt, "e4m3") || !strcmp(fmt, "float8_e4m3fn")); /* MiniMax */
-    if (!method || strcmp(method, "fp8") != 0 || !is_e4m3 || json_array_size(block) != 2 ||
-        json_integer_value(json_array_get(block, 0)) != FP8_BLOCK ||
-        json_integer_value(json_array_get(block, 1)) != FP8_BLOCK)
+    if (!method || strcmp(method, "fp8") != 0 || !is_e4m3 || !is_block(config_lookup(q, "weight_block_size")))
         config_complain(r,
                         "quantization_config: weights as \"%s\" stores them are not read, only fp8 (e4m3 in "
                         "blocks of 128 × 128), mxfp4 and compressed-tensors; take the model in bfloat16, or "

@@ -32,10 +32,14 @@ static bool ends_with(const char *name, const char *end)
     return n > e && !strcmp(name + n - e, end);
 }
 
+size_t stored_stem(const char *name)
+{
+    return strlen(name) - (ends_with(name, WEIGHT) ? strlen(WEIGHT) : 0);
+}
+
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side)
 {
-    const size_t stem = ends_with(name, WEIGHT) ? strlen(name) - strlen(WEIGHT) : strlen(name);
-    snprintf(ret, STORED_NAME, "%.*s.%s", (int)stem, name, side);
+    snprintf(ret, STORED_NAME, "%.*s.%s", (int)stored_stem(name), name, side);
 }
 
 /* "….mlp.experts.7.gate_proj.weight" → its parts. */
@@ -149,8 +153,7 @@ void stored_module_name(char ret[STORED_NAME], const struct tensor_def *def)
     size_t expert;
     if (!stored_stack_name(ret, &expert, def))
         snprintf(ret, STORED_NAME, "%s", def->name);
-    if (ends_with(ret, WEIGHT))
-        ret[strlen(ret) - strlen(WEIGHT)] = 0;
+    ret[stored_stem(ret)] = 0;
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */

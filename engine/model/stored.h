@@ -71,6 +71,8 @@ void stored_to_f32(const struct stored *s, const struct tensor_def *def, float *
 /* The tensor of the model that a name in a file belongs to: that of a matrix for its scales, one
  * expert's for a stack, the whole one for a part. */
 void stored_model_name(char ret[STORED_NAME], const char *name);
+/* Length of "X" in "X.weight", or of the whole name. */
+size_t stored_stem(const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);
 

@@ -257,8 +257,7 @@ static void complain(char *complaints, size_t size, const char *text)
 static const struct st_tensor *find_part(const struct unit *u, size_t i, const struct st *st, const char *end)
 {
     char name[STORED_NAME];
-    snprintf(name, sizeof name, "%.*s%s", (int)(strlen(u->defs[i].name) - strlen(".weight")), u->defs[i].name,
-             end);
+    snprintf(name, sizeof name, "%.*s%s", (int)stored_stem(u->defs[i].name), u->defs[i].name, end);
     const struct st_tensor *t = st_find(st, name);
     return t && t->ndim == 3 && (t->dtype < DTYPE_F8_E4M3 || t->block) ? t : NULL;
 }

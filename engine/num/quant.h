@@ -70,10 +70,16 @@ static inline size_t quant_scales(const struct quant *q, size_t cols)
 {
     return quant_groups(q->kind == QUANT_CENTRED ? q->centre.wide : q->group, cols);
 }
-/* The group that products take where so many columns (0: a whole row) share a scale; 0: none. */
+/* The group that products take where so many columns share a scale; 0: none. */
 static inline size_t quant_centred_group(size_t wide)
 {
-    return wide == 32 || wide == 64 ? wide : wide % 128 == 0 ? 128 : 0;
+    return wide == 32 || wide == 64 ? wide : wide && wide % 128 == 0 ? 128 : 0;
+}
+/* And where all of a row share one: its last group may be shorter. cols 0: it is not known. */
+static inline size_t quant_row_group(size_t cols)
+{
+    const size_t group = quant_centred_group(cols);
+    return group ? group : 128;
 }
 
 /* Quantizes a row in groups, as quant_is_possible says: words [quant_words], scale and bias

@@ -438,8 +438,9 @@ static void what_is_not_read_is_refused(void **state)
         {"\"format\":\"nvfp4-pack-quantized\"," GROUP("\"num_bits\":4,\"type\":\"float\""),
          "the formats pack-quantized, int-quantized, float-quantized and mxfp4-pack-quantized are read"},
         {"\"format\":\"marlin-24\"," GROUP(INT4), "the formats pack-quantized"},
-        {"\"format\":\"float-quantized\"," GROUP(
-             "\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\",\"block_structure\":[64,64]"),
+        {"\"format\":\"float-quantized\"," GROUP(FP8 ",\"strategy\":\"block\",\"block_structure\":[64,128]"),
+         "blocks are of 128 × 128"},
+        {"\"format\":\"float-quantized\"," GROUP(FP8 ",\"strategy\":\"block\",\"block_structure\":[128,64]"),
          "blocks are of 128 × 128"},
         {"\"format\":\"float-quantized\",\"config_groups\":{\"a\":{\"weights\":{" FP8
          ",\"strategy\":\"block\",\"block_structure\":[128,128]}},\"b\":{\"weights\":{" FP8

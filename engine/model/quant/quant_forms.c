@@ -109,7 +109,7 @@ int quant_form_compressed(size_t *ret, const struct quant_forms *forms, const st
     struct config_packing p;
     char module[STORED_NAME];
     const size_t all = def->rows * def->cols;
-    snprintf(module, sizeof module, "%.*s", (int)(strlen(def->name) - strlen(".weight")), def->name);
+    snprintf(module, sizeof module, "%.*s", (int)stored_stem(def->name), def->name);
     const bool is_linear = def->linear || !strcmp(module, "lm_head");
     const int r =
         forms && forms->targets ? quant_targets_find(forms->targets, module, is_linear, &p, err) : 0;

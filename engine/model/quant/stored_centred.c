@@ -61,12 +61,11 @@ static bool read_fp4(struct quant *q, const struct st_tensor *packed, const stru
 static bool read_quant(struct quant *q, const struct st_tensor *scale, const struct st_tensor *zero,
                        const struct tensor_def *def)
 {
-    enum { OF_ROW = 128 };
-    const size_t wide = scale ? wide_of(scale, def) : 0, group = quant_centred_group(wide);
+    const size_t wide = scale ? wide_of(scale, def) : 0;
     q->kind = QUANT_CENTRED;
     if (!q->bits || !wide || scale->dtype >= DTYPE_F8_E4M3)
         return false;
-    q->group = group ? group : OF_ROW;
+    q->group = wide == def->cols ? quant_row_group(wide) : quant_centred_group(wide);
     q->centre.wide = round_up(wide, q->group);
     q->side = scale->dtype;
     q->scale = scale->data;
