@@ -231,13 +231,13 @@ void unit_carve(struct unit *u, struct slab *slab, const struct grad_groups *gro
         }
     }
     for (size_t t = 0; t < u->ntensors; t++) {
-        const struct tensor_def *def = &u->defs[t];
+        const struct tensor_def *def = &u->defs[t], whole = unit_whole(u, t);
         if (!def->cols && (!is_trained(u, t) || def->plus_one))
             carve_vector(u, t, slab);
         if (is_joined(u, t) && !is_trained(u, t))
             u->joined[t] = slab_floats(slab, def->rows, def->cols);
         if (u->fp8 && def->linear)
-            u->scale[t] = slab_floats(slab, stored_scale_count(def, u->fp8_rows), 1);
+            u->scale[t] = slab_floats(slab, stored_scale_count(&whole, u->fp8_rows), 1);
     }
 }
 
@@ -337,7 +337,7 @@ static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, s
         return;
     }
     if (stored_find(&s, st, def, u->fp8, why, size) && s.t->dtype == DTYPE_F8_E4M3)
-        stored_scales(u->scale[i], st, &u->defs[i], u->fp8_rows, why, size);
+        stored_scales(u->scale[i], st, def, u->fp8_rows, why, size);
     if (!*why && s.is_quantized && is_trained(u, i)) /* config.json need not say so */
         snprintf(why, size, "%s is quantized, and such weights are not trained: train LoRA on them",
                  def->name);
@@ -350,8 +350,9 @@ static void bind_one(struct unit *u, size_t i, const struct st *st, char *why, s
     } else if (is_trained(u, i)) {
         stored_to_f32(&s, def, param_of(u, i)->w);
     } else {
-        u->block.weights.lin[i].w = own_rows(u, i, stored_mat(&s, def, &u->quant[i], u->scale[i]));
-        u->block.weights.lin[i].w.scale_rows = u->fp8_rows && s.t->dtype == DTYPE_F8_E4M3;
+        struct mat w = stored_mat(&s, def, &u->quant[i], u->scale[i]);
+        w.scale_rows = u->fp8_rows && w.dtype == DTYPE_F8_E4M3;
+        u->block.weights.lin[i].w = own_rows(u, i, w);
         if (!def->cold && !u->later) /* in the order of the layers, while the rest is set up */
             read_ahead(u, i, st, &s);
     }

@@ -263,10 +263,10 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
     if (w.dtype != DTYPE_F8_E4M3)
         return;
     if (w.scale_rows) {
-        k->scale(dst, w.scale[row], n);
+        k->scale(dst, w.scale[w.scale_first + row], n);
         return;
     }
-    const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    const float *scale = mat_block_scales(&w, row);
     for (size_t i = 0, now; i < n; i += now) {
         const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;
         now = n - i < left ? n - i : left;

@@ -107,6 +107,7 @@ struct mat gemm_cut(struct mat w, size_t first, size_t rows, struct quant *room)
                                        : (w.down ? 1 : w.cols) * dtype_size(w.dtype);
     w.data = w.data ? (const char *)w.data + at * row_bytes : NULL; /* heads alone have none */
     w.rows = rows;
+    w.scale_first += first;
     return w;
 }
 

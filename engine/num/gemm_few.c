@@ -49,7 +49,7 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
     const struct kernels *k = num_kernels(num);
     const struct scratch lane = num_lane(num, omp_get_thread_num());
     const size_t fit = lane.floats / w.cols;
-    const float *scale = w.scale + r / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    const float *scale = mat_block_scales(&w, r);
     for (size_t i = 0, now; i < n; i += now) {
         now = n - i < fit ? n - i : fit;
         memcpy(lane.data, x + i * w.cols, now * w.cols * sizeof *x);
@@ -75,7 +75,7 @@ static void row_scaled_dots(const struct num *num, const struct gemm_xwt *p, str
         for (size_t i = 0; i < now * s.rows; i++) {
             const size_t r = s.row + i % s.rows;
             float *y = p->y + (from + i / s.rows) * w.rows + r;
-            const float by = lane.data[i] * w.scale[r];
+            const float by = lane.data[i] * w.scale[w.scale_first + r];
             *y = p->accumulate ? *y + by : by;
         }
     }
@@ -150,7 +150,7 @@ static void few_dots(const struct num *num, const struct gemm_xwt *p, struct row
         return;
     }
     for (size_t r = s.row, end = s.row + s.rows, rows; r < end; r += rows) {
-        rows = min_size(end - r, MAT_BLOCK - r % MAT_BLOCK);
+        rows = min_size(end - r, MAT_BLOCK - (w.scale_first + r) % MAT_BLOCK);
         if (w.scale_rows)
             row_scaled_dots(num, p, (struct row_span){r, rows});
         else

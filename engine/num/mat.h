@@ -76,6 +76,7 @@ struct mat {
     const float *scale; /* F8_E4M3 only: factor of each block of MAT_BLOCK × MAT_BLOCK, row after row, also of
                                   the partial blocks at the edges; */
     bool scale_rows;    /* or one of each row */
+    size_t scale_first; /* of the scales' rows the one that is its first: before it, others were cut off */
     const struct quant
         *quant; /* borrowed; NULL: elements of `dtype`. Else data are packed words, and dtype is not asked */
     enum block_type block; /* data are rows of such blocks, and dtype is not asked */
@@ -95,6 +96,12 @@ struct mat {
     uint64_t stream; /* which random numbers round what it is multiplied with (num_set_noise) */
 };
 enum { MAT_BLOCK = 128 };
+
+/* The scales of the blocks that a row lies in. */
+static inline const float *mat_block_scales(const struct mat *w, size_t row)
+{
+    return w->scale + (w->scale_first + row) / MAT_BLOCK * ((w->cols + MAT_BLOCK - 1) / MAT_BLOCK);
+}
 
 static inline size_t mat_step(const struct mat *w)
 {

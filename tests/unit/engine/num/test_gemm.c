@@ -109,11 +109,11 @@ static void check(const char *what, const float *got, const float *was, const fl
         }
 }
 
-static void check_shape(struct num *num, enum dtype t, size_t n, size_t rows, size_t cols)
+/* Every product with a weight that stands for f. */
+static void check_products(struct num *num, struct mat w, const float *f, size_t n)
 {
-    char *raw;
-    float *f, *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
-    const struct mat w = stored_weight(t, rows, cols, &raw, &f);
+    const size_t rows = w.rows, cols = w.cols;
+    float *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
     float *y = random_floats(n * rows, "y"), *y0 = random_floats(n * rows, "y");
     float *dx = random_floats(n * cols, "dx"), *dx0 = random_floats(n * cols, "dx");
     float *dw = random_floats(rows * cols, "dw"), *dw0 = random_floats(rows * cols, "dw");
@@ -127,7 +127,16 @@ static void check_shape(struct num *num, enum dtype t, size_t n, size_t rows, si
     check("dy·W", dx, NULL, dy, rows, 1, f, cols, 1, n, cols, rows, 1);
     gemm_dw(num, dw, dy, x, n, rows, cols, 0.5f);
     check("dyᵀ·x", dw, dw0, dy, 1, rows, x, cols, 1, rows, cols, n, 0.5);
-    free(raw), free(f), free(x), free(dy), free(y), free(y0), free(dx), free(dx0), free(dw), free(dw0);
+    free(x), free(dy), free(y), free(y0), free(dx), free(dx0), free(dw), free(dw0);
+}
+
+static void check_shape(struct num *num, enum dtype t, size_t n, size_t rows, size_t cols)
+{
+    char *raw;
+    float *f;
+    const struct mat w = stored_weight(t, rows, cols, &raw, &f);
+    check_products(num, w, f, n);
+    free(raw), free(f);
 }
 
 static void test_shapes(void **state)
@@ -188,6 +197,28 @@ static void test_shared_products(void **state)
         }
 }
 
+/* Some rows of a weight, and some of those: what scales it has go with them. */
+static void test_cuts(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, COLS = 257 };
+    static const size_t counts[] = {1, 5, 40};
+    struct num *num = NULL;
+    struct quant none;
+    assert_int_equal(num_new(&num, 2, NULL), 0);
+    for (size_t t = 0; t < DTYPE_COUNT; t++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            char *raw;
+            float *f;
+            const struct mat w = stored_weight((enum dtype)t, ROWS, COLS, &raw, &f),
+                             cut = gemm_cut(w, 70, 220, &none), twice = gemm_cut(cut, 53, 140, &none);
+            check_products(num, cut, f + (size_t)70 * COLS, counts[i]);
+            check_products(num, twice, f + (size_t)123 * COLS, counts[i]);
+            free(raw), free(f);
+        }
+    num_free(num);
+}
+
 /* Every 16-bit pattern through the widening kernels; a NaN need only stay one. */
 static void test_widening(void **state)
 {
@@ -229,11 +260,9 @@ static void test_unit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_few_rows_same_bits),
-        cmocka_unit_test(test_shared_products),
-        cmocka_unit_test(test_widening),
-        cmocka_unit_test(test_unit),
+        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_few_rows_same_bits),
+        cmocka_unit_test(test_shared_products), cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_widening),        cmocka_unit_test(test_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

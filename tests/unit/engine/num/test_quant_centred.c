@@ -152,6 +152,23 @@ static void products_have_the_bits_of_scales_and_biases(void **state)
         }
 }
 
+static void check_near(struct num *num, const struct mat *w, const struct mat *plain, size_t n)
+{
+    const size_t rows = w->rows, cols = w->cols;
+    for (int add = 0; add < 2; add++) {
+        float *x = random_floats(n * cols, "x"), *y = random_floats(n * rows, "y"),
+              *want = random_floats(n * rows, "y"), *dx = random_floats(n * cols, "dx"),
+              *wanted = random_floats(n * cols, "dx");
+        gemm_xwt(num, y, x, *w, n, add);
+        gemm_xwt(num, want, x, *plain, n, add);
+        assert_near_max(y, want, n * rows, 1e-6, "x·Wᵀ");
+        gemm_xw(num, dx, y, *w, n, add);
+        gemm_xw(num, wanted, y, *plain, n, add);
+        assert_near_max(dx, wanted, n * cols, 1e-6, "dy·W");
+        free(x), free(y), free(want), free(dx), free(wanted);
+    }
+}
+
 /* FP8 with a scale for each row: the numbers times the scale, in every product. */
 static void rows_of_fp8_have_scales(void **state)
 {
@@ -177,20 +194,14 @@ static void rows_of_fp8_have_scales(void **state)
                           .scale = scale,
                           .scale_rows = true},
                      plain = {.data = values, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        for (int add = 0; add < 2; add++) {
-            const size_t n = counts[i];
-            float *x = random_floats(n * COLS, "x"), *y = random_floats(n * ROWS, "y"),
-                  *want = random_floats(n * ROWS, "y"), *dx = random_floats(n * COLS, "dx"),
-                  *wanted = random_floats(n * COLS, "dx");
-            gemm_xwt(num, y, x, w, n, add);
-            gemm_xwt(num, want, x, plain, n, add);
-            assert_near_max(y, want, n * ROWS, 1e-6, "x·Wᵀ");
-            gemm_xw(num, dx, y, w, n, add);
-            gemm_xw(num, wanted, y, plain, n, add);
-            assert_near_max(dx, wanted, n * COLS, 1e-6, "dy·W");
-            free(x), free(y), free(want), free(dx), free(wanted);
-        }
+    struct quant none;
+    const struct mat cut = gemm_cut(w, 9, 20, &none), part = gemm_cut(plain, 9, 20, &none),
+                     twice = gemm_cut(cut, 4, 7, &none), other = gemm_cut(part, 4, 7, &none);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        check_near(num, &w, &plain, counts[i]);
+        check_near(num, &cut, &part, counts[i]);
+        check_near(num, &twice, &other, counts[i]);
+    }
     num_free(num);
 }
 
