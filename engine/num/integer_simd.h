@@ -13,11 +13,8 @@
 #include <immintrin.h>
 #endif
 
-#if defined __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "num/unroll.h"
+
 /* Loops around much code, which vectors of less than 32 bytes would multiply. */
 #if defined __AVX2__
 #define UNROLL_MUCH UNROLL

@@ -5,14 +5,9 @@
 #define NUM_PACKED_TRANS_H
 
 #include "num/simd.h"
+#include "num/unroll.h"
 #if defined __AVX512F__
 #include "num/tile/turn16.h"
-#endif
-
-#if defined __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 #if defined __AVX512F__
