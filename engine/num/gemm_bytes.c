@@ -104,9 +104,11 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
         for (size_t col = 0; col < w.cols; col += BLOCK_COLS) {
             const size_t cols = w.cols - col < BLOCK_COLS ? w.cols - col : BLOCK_COLS;
             bytes_pack(num, &m, w, s, col, cols);
-            num_int_tiles(num)->begin(w.quant->group);
+            if (num_int_tiles(num)->begin)
+                num_int_tiles(num)->begin(w.quant->group);
             bytes_tiles(num, &m, y, w, n, s, col, cols, accumulate);
-            num_int_tiles(num)->end();
+            if (num_int_tiles(num)->end)
+                num_int_tiles(num)->end();
         }
     }
 }

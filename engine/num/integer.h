@@ -192,7 +192,7 @@ struct int_tiles {
      * its columns are row_cols, a multiple of 8. */
     void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,
                  size_t n, size_t bits);
-    /* Around tiles of one thread and of one size of groups. */
+    /* Around tiles of one thread and of one size of groups; NULL: there is nothing to do. */
     void (*begin)(size_t group);
     void (*end)(void);
     void (*tile)(const struct int_tile *t);

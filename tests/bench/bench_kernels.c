@@ -86,7 +86,8 @@ static size_t dots_int4_bytes(struct bed *b)
 static size_t tile_bytes(struct bed *b)
 {
     const size_t tall = b->tiles->tall, n = b->tiles->many;
-    b->tiles->begin(GROUP);
+    if (b->tiles->begin)
+        b->tiles->begin(GROUP);
     b->tiles->tile(&(struct int_tile){.y = b->y[0],
                                       .ldy = INT_TALL,
                                       .n = n,
@@ -96,7 +97,8 @@ static size_t tile_bytes(struct bed *b)
                                       .panel = {b->panel, b->scale, b->bias},
                                       .group = GROUP,
                                       .groups = GROUPS});
-    b->tiles->end();
+    if (b->tiles->end)
+        b->tiles->end();
     return n * tall * COLS;
 }
 

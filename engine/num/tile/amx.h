@@ -41,6 +41,13 @@ static inline __attribute__((always_inline)) void amx_end(void)
     __asm__ volatile("tilerelease");
 }
 
+/* With amx_end, what struct packed_kernels has around tiles. */
+static inline void amx_begin_whole(void)
+{
+    const struct amx_shape shape = amx_shape();
+    amx_begin(&shape);
+}
+
 /* Asks for n rows of two tiles of floats, ldc floats from one another. */
 static inline __attribute__((always_inline)) void amx_fetch(const float *next, size_t ldc, size_t n)
 {

@@ -166,11 +166,6 @@ static void begin(size_t group)
     shape.rows[2] = (uint8_t)(each / 4);
     amx_begin(&shape);
 }
-
-static void end(void)
-{
-    amx_end();
-}
 #else
 enum { MANY = 6 };
 
@@ -233,15 +228,6 @@ static void tile(const struct int_tile *t)
     for (size_t i = 0; t->n < MANY && i < t->n; i++)
         tile_rows(t, i, 1);
 }
-
-static void begin(size_t group)
-{
-    (void)group;
-}
-
-static void end(void)
-{
-}
 #endif
 
 extern const struct int_tiles TILES;
@@ -250,7 +236,9 @@ const struct int_tiles TILES = {
     .tall = TALL,
     .many = MANY,
     .pack = pack,
+#if defined __AMX_INT8__
     .begin = begin,
-    .end = end,
+    .end = amx_end,
+#endif
     .tile = tile,
 };

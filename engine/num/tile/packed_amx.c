@@ -46,17 +46,6 @@ static void tile(const struct packed_tile *t)
     AMX_STORE(below + AMX_CELLS, 3, row);
 }
 
-static void begin(void)
-{
-    const struct amx_shape shape = amx_shape();
-    amx_begin(&shape);
-}
-
-static void end(void)
-{
-    amx_end();
-}
-
 static void pack_trans_nr(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
     pack_trans(dst, src, lds, k, next, NR);
@@ -70,8 +59,8 @@ const struct packed_kernels packed_kernels_amx = {
     .nc = 512,
     .in_rows = true,
     .tile = tile,
-    .begin = begin,
-    .end = end,
+    .begin = amx_begin_whole,
+    .end = amx_end,
     .pack_trans_nr = pack_trans_nr,
     .round = round_row,
     .round_by_k = round_by_k,

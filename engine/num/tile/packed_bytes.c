@@ -83,17 +83,6 @@ static void tile(const struct packed_tile *t)
     for (size_t j = 0; j < VECTORS; j++)
         add_scaled(c + j * VL, sums[i][j], columns[j] * splat(by_a[i]), accumulate);
 }
-
-static void begin(void)
-{
-    const struct amx_shape shape = amx_shape();
-    amx_begin(&shape);
-}
-
-static void end(void)
-{
-    amx_end();
-}
 #else
 INLINE vi splat_cell(const float *p)
 {
@@ -414,8 +403,8 @@ const struct packed_kernels BYTES = {
     .in_rows = IN_ROWS,
     .tile = tile,
 #if defined __AMX_INT8__
-    .begin = begin,
-    .end = end,
+    .begin = amx_begin_whole,
+    .end = amx_end,
 #endif
     .pack_trans_mr = pack_trans_mr,
     .pack_trans_nr = pack_trans_nr,

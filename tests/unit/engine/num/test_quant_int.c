@@ -269,7 +269,8 @@ static void by_tiles(float *y, const struct int_tiles *k, const struct packed *p
                 scale[g * tall + i] = i < rows ? ((const float *)p->quant.scale)[at] : 0;
                 bias[g * tall + i] = i < rows ? ((const float *)p->quant.bias)[at] : 0;
             }
-        k->begin(c->group);
+        if (k->begin)
+            k->begin(c->group);
         for (size_t i = 0; i < TILE_N; i += k->many)
             k->tile(&(struct int_tile){.y = y + i * c->rows + r,
                                        .ldy = c->rows,
@@ -282,7 +283,8 @@ static void by_tiles(float *y, const struct int_tiles *k, const struct packed *p
                                        .group = c->group,
                                        .groups = quant_groups(int_group(c->group), c->cols),
                                        .accumulate = c->accumulate});
-        k->end();
+        if (k->end)
+            k->end();
     }
 }
 
