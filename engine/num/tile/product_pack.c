@@ -80,29 +80,47 @@ static void round_rows(float *dst, const struct product_block *b, const struct s
     }
 }
 
+/* All panels of rows that are steps of k. */
+static void pack_a_by_k(float *dst, const struct product_block *b, const struct segment *s, size_t row,
+                        size_t rows)
+{
+    const struct packed_kernels *k = b->kernels;
+    const struct product_term *t = s->term;
+    for (size_t p = 0; p < s->k; p += K_TOGETHER)
+        pack_by_k(dst + p * k->mr, b->apart * k->mr, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+                  min_size(K_TOGETHER, s->k - p), k->mr, k->pack_copy_mr);
+}
+
+/* The panel that begins with `row`, of which `left` are left. */
+static void pack_a_rows(const struct work *w, const struct room *room, float *dst,
+                        const struct product_block *b, const struct segment *s, size_t row, size_t left)
+{
+    const struct packed_kernels *k = b->kernels;
+    const size_t n = min_size(k->mr, left), cells = (s->k + k->per - 1) / k->per;
+    struct rows src = {row_of_a(s, row), s->term->lda};
+    if (b->form == PRODUCT_BF16)
+        src = rounded(b, room->rows, src, n, s->k);
+    if (n == k->mr)
+        k->pack_trans_mr(dst, src.at, src.apart, cells, next_rows(room, src, n, left));
+    else
+        pack_trans_rest(w, dst, k->mr, src, n, cells);
+}
+
 static void pack_a(const struct work *w, const struct room *room, float *dst, const struct product_block *b,
                    const struct segment *s, size_t row, size_t rows)
 {
     const struct packed_kernels *k = b->kernels;
     const struct product_term *t = s->term;
-    const size_t apart = b->apart * k->mr, cells = (s->k + k->per - 1) / k->per;
     if (k->in_rows) {
         round_rows(dst, b, s, row, rows);
         return;
     }
     dst += s->at * k->mr;
-    for (size_t p = 0; t->a_by_k && p < s->k; p += K_TOGETHER)
-        pack_by_k(dst + p * k->mr, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
-                  min_size(K_TOGETHER, s->k - p), k->mr, k->pack_copy_mr);
-    for (size_t i = 0; i < rows; i += k->mr, dst += apart) {
-        const size_t n = min_size(k->mr, rows - i);
-        struct rows src = {row_of_a(s, row + i), t->lda};
-        if (b->form == PRODUCT_BF16)
-            src = rounded(b, room->rows, src, n, s->k);
-        if (!t->a_by_k && n == k->mr)
-            k->pack_trans_mr(dst, src.at, src.apart, cells, next_rows(room, src, n, rows - i));
-        else if (!t->a_by_k)
-            pack_trans_rest(w, dst, k->mr, src, n, cells);
+    if (t->a_by_k)
+        pack_a_by_k(dst, b, s, row, rows);
+    for (size_t i = 0; i < rows; i += k->mr, dst += b->apart * k->mr) {
+        if (!t->a_by_k)
+            pack_a_rows(w, room, dst, b, s, row + i, rows - i);
         if (t->factor != 1)
             num_kernels(w->num)->scale(dst, t->factor, s->k * k->mr);
     }
