@@ -27,6 +27,8 @@ enum {
     TOGETHER = 32,      /* products that share the threads */
 };
 
+_Static_assert((int)MAT_BLOCK <= (int)NUM_LANE_FLOATS, "a lane has the sums of rows that share a scale");
+
 /* How many outputs a row of y has: of one of two parts those of both. */
 static size_t outputs(const struct mat *w)
 {

@@ -161,6 +161,7 @@ struct scratch {
     float *data; /* borrowed: num */
     size_t floats;
 };
+enum { NUM_LANE_FLOATS = 1 << 19 }; /* tiles of attention, and of a factor a thread packs for itself */
 struct scratch num_panel(const struct num *num);
 struct scratch num_block(const struct num *num);
 struct scratch num_lane(const struct num *num, int thread);

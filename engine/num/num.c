@@ -17,7 +17,6 @@ enum {
     PANEL_FLOATS = 1 << 20, /* inputs in the order of quantized kernels: gemm_few.c, gemm_bytes.c */
     CONVERTED_FLOATS =
         1 << 20, /* a factor as it is multiplied: weights in f32 (gemm.c), packed rows (product.c) */
-    LANE_FLOATS = 1 << 19, /* tiles of attention, and of a factor that a thread packs for itself */
 };
 
 struct num {
@@ -52,7 +51,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     if (threads == 0)
         threads = omp_get_max_threads();
     const size_t floats =
-        PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)threads * (LANE_FLOATS + CONVERTED_FLOATS);
+        PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)threads * (NUM_LANE_FLOATS + CONVERTED_FLOATS);
     struct num *num = calloc(1, sizeof *num);
     if (!num || !(num->scratch = aligned_alloc(64, floats * sizeof *num->scratch))) {
         free(num);
@@ -187,8 +186,8 @@ struct scratch num_block(const struct num *num)
 
 struct scratch num_lane(const struct num *num, int thread)
 {
-    return (struct scratch){num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
-                            LANE_FLOATS};
+    return (struct scratch){num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * NUM_LANE_FLOATS,
+                            NUM_LANE_FLOATS};
 }
 
 struct scratch num_converted(const struct num *num, int thread)

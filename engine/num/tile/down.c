@@ -15,6 +15,7 @@ enum {
     COLS = 32,      /* together they stay in the first cache */
     CACHE_LINE = 64 /* bytes */
 };
+_Static_assert((COLS + 1) * APART <= (int)NUM_LANE_FLOATS, "a lane has the columns and a row of sums");
 
 /* Outputs row … row+rows−1, of which a column holds a run with others between. */
 struct down_part {
