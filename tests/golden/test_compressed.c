@@ -200,28 +200,14 @@ static void every_form_is_computed_with(void **state)
 
 /* --- training --------------------------------------------------------------------------------- */
 
-/* Two steps of LoRA; the parameters with their moments. */
-static float *train(const char *dir, const struct config *c, struct chain_cut cut, size_t *ret_n,
-                    double *ret_loss)
+/* Two steps of LoRA. */
+static struct tiny_trained train(const char *dir, const struct config *c, struct chain_cut cut)
 {
     struct err err;
     struct tune tune = {.kind = TUNE_LORA, .rank = 3, .alpha = 6, .end_layer = c->layers, .seed = 3};
     must(tune_targets(&tune, family_find(c->family), c, "all-linear", &err), &err);
     const struct chain_spec spec = tiny_chain(dir, c, &tune, cut);
-    const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
-    struct chain chain;
-    struct tiny_batch b;
-    tiny_batch_init(&b, c, 5);
-    chain_open(&chain, &spec);
-    for (uint64_t step = 1; step <= 2; step++) {
-        *ret_loss = chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
-        chain_backward(&chain, 0);
-        chain_update(&chain, &opt, step);
-    }
-    float *state = chain_pack(&chain, true);
-    *ret_n = chain_elements(&chain, true);
-    chain_close(&chain);
-    return state;
+    return tiny_train(&spec, &(struct adamw){0.01f, 0.9f, 0.999f, 1e-8f, 0}, 2, true);
 }
 
 /* Many rows of x meet the numbers that the plain model has: to rounding, the losses are alike. */
@@ -230,18 +216,18 @@ static void adapters_are_trained_on_every_form(void **state)
     (void)state;
     for (size_t i = 0; i < FORMS; i++) {
         struct pair p = pair_make(family_for(i), &forms[i]);
-        size_t n, m;
-        double one, loss, plain;
-        float *want = train(p.packed.path, &p.q, (struct chain_cut){1, {3}}, &n, &one),
-              *got = train(p.packed.path, &p.q, (struct chain_cut){3, {1, 2, 3}}, &m, &loss);
-        assert_int_equal(n, m);
-        assert_true(loss == one);
-        assert_same_bits(got, want, n, forms[i].format);
-        free(train(p.plain.path, &p.c, (struct chain_cut){1, {3}}, &m, &plain));
-        if (!(fabs(one - plain) < 1e-3 * fabs(plain)))
-            fail_msg("%s: the loss is %.9g, of the plain model %.9g", forms[i].format, one, plain);
-        free(want);
-        free(got);
+        const struct chain_cut whole = {1, {3}};
+        const struct tiny_trained want = train(p.packed.path, &p.q, whole),
+                                  got = train(p.packed.path, &p.q, (struct chain_cut){3, {1, 2, 3}}),
+                                  plain = train(p.plain.path, &p.c, whole);
+        assert_int_equal(got.n, want.n);
+        assert_true(got.loss == want.loss);
+        assert_same_bits(got.values, want.values, want.n, forms[i].format);
+        if (!(fabs(want.loss - plain.loss) < 1e-3 * fabs(plain.loss)))
+            fail_msg("%s: the loss is %.9g, of the plain model %.9g", forms[i].format, want.loss, plain.loss);
+        free(want.values);
+        free(got.values);
+        free(plain.values);
         pair_free(&p);
     }
 }

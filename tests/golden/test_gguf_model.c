@@ -243,27 +243,14 @@ static void plans_count_what_is_stored(void **state)
 /* eps: a gradient of nearly nothing, whose sign rounding decides, makes no step. */
 static const struct adamw opt = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-3f};
 
-/* Some steps of LoRA on all linears; the values that come out. */
-static float *train(const char *model, const struct config *c, size_t *ret_n)
+/* Some steps of LoRA on all linears. */
+static struct tiny_trained train(const char *model, const struct config *c)
 {
     struct tune lora = {.kind = TUNE_LORA, .rank = 4, .alpha = 8, .end_layer = c->layers, .seed = 7};
-    struct tiny_batch b;
-    struct chain chain;
     struct err err;
     must(tune_targets(&lora, family_find(c->family), c, "all-linear", &err), &err);
-    tiny_batch_init(&b, c, 5);
-    struct chain_spec spec = tiny_chain(model, c, &lora, (struct chain_cut){2, {1, 2}});
-    chain_open(&chain, &spec);
-    for (uint64_t step = 1; step <= 3; step++) {
-        chain_clear_grads(&chain);
-        chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
-        chain_backward(&chain, 0);
-        chain_update(&chain, &opt, step);
-    }
-    *ret_n = chain_elements(&chain, false);
-    float *values = chain_pack(&chain, false);
-    chain_close(&chain);
-    return values;
+    const struct chain_spec spec = tiny_chain(model, c, &lora, (struct chain_cut){2, {1, 2}});
+    return tiny_train(&spec, &opt, 3, false);
 }
 
 /* Rows of q and k lie in another order: what is trained on them must not. */
@@ -278,13 +265,12 @@ static void adapters_are_those_of_folders(void **state)
                  {WOVEN_ONE, {.block = BLOCK_Q4_K}}, {WOVEN_ONE, {.block = BLOCK_Q5_0}}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct world w;
-        size_t n, m;
         world_open(&w, families[files[i].family], files[i].how);
-        float *got = train(w.path, &w.as_file, &n), *want = train(w.plain.path, &w.as_folder, &m);
-        assert_int_equal(n, m);
-        assert_near(got, want, n, 1e-4, "values of adapters");
-        free(got);
-        free(want);
+        const struct tiny_trained got = train(w.path, &w.as_file), want = train(w.plain.path, &w.as_folder);
+        assert_int_equal(got.n, want.n);
+        assert_near(got.values, want.values, want.n, 1e-4, "values of adapters");
+        free(got.values);
+        free(want.values);
         world_close(&w);
     }
 }

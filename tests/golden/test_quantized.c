@@ -158,25 +158,14 @@ static void layers_may_differ(void **state)
     }
 }
 
-/* Two steps of a full fine-tune; the parameters with their moments. */
-static float *train_all(const char *dir, const struct config *c, size_t *ret_n)
+static const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
+
+/* Two steps of a full fine-tune. */
+static struct tiny_trained train_all(const char *dir, const struct config *c)
 {
     const struct tune full = {.kind = TUNE_FULL, .end_layer = c->layers};
     const struct chain_spec spec = tiny_chain(dir, c, &full, (struct chain_cut){2, {1, 3}});
-    const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
-    struct chain chain;
-    struct tiny_batch b;
-    tiny_batch_init(&b, c, 5);
-    chain_open(&chain, &spec);
-    for (uint64_t step = 1; step <= 2; step++) {
-        chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
-        chain_backward(&chain, 0);
-        chain_update(&chain, &opt, step);
-    }
-    float *state = chain_pack(&chain, true);
-    *ret_n = chain_elements(&chain, true);
-    chain_close(&chain);
-    return state;
+    return tiny_train(&spec, &opt, 2, true);
 }
 
 /* Experts that share a tensor are trained each by itself. */
@@ -185,15 +174,14 @@ static void stacks_are_trained_as_single_experts_are(void **state)
     (void)state;
     for (size_t f = 2; f <= 3; f++) {
         struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
-        size_t n, m;
         const struct config c = write_config(plain.path, families[f], "");
         model_write(plain.path, &c);
         mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 0});
-        float *want = train_all(plain.path, &c, &n), *got = train_all(mlx.path, &c, &m);
-        assert_int_equal(n, m);
-        assert_same_bits(got, want, n, "experts out of a stack");
-        free(want);
-        free(got);
+        const struct tiny_trained want = train_all(plain.path, &c), got = train_all(mlx.path, &c);
+        assert_int_equal(got.n, want.n);
+        assert_same_bits(got.values, want.values, want.n, "experts out of a stack");
+        free(want.values);
+        free(got.values);
         temp_dir_free(&plain);
         temp_dir_free(&mlx);
     }
@@ -309,25 +297,12 @@ static struct tune lora_on_all(const struct config *c)
     return t;
 }
 
-/* Three steps of LoRA; the parameters with their moments. */
-static float *train(const struct place *p, struct chain_cut cut, size_t bits, size_t *ret_n, double *ret_loss)
+/* Three steps of LoRA. */
+static struct tiny_trained train(const struct place *p, struct chain_cut cut, size_t bits)
 {
     const struct tune tune = lora_on_all(&p->c);
     const struct chain_spec spec = quantized_chain(p, &tune, cut, bits);
-    const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
-    struct chain chain;
-    struct tiny_batch b;
-    tiny_batch_init(&b, &p->c, 5);
-    chain_open(&chain, &spec);
-    for (uint64_t step = 1; step <= 3; step++) {
-        *ret_loss = chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
-        chain_backward(&chain, 0);
-        chain_update(&chain, &opt, step);
-    }
-    float *state = chain_pack(&chain, true);
-    *ret_n = chain_elements(&chain, true);
-    chain_close(&chain);
-    return state;
+    return tiny_train(&spec, &opt, 3, true);
 }
 
 static void training_is_the_same_bits_on_any_ring(void **state)
@@ -336,19 +311,17 @@ static void training_is_the_same_bits_on_any_ring(void **state)
     for (size_t f = 0; f < FAMILIES; f++)
         for (size_t bits = 4; bits <= 8; bits += 4) {
             struct place p;
-            size_t n, m;
-            double one, loss;
             place_make(&p, f);
-            float *want = train(&p, (struct chain_cut){1, {3}}, bits, &n, &one);
+            const struct tiny_trained want = train(&p, (struct chain_cut){1, {3}}, bits);
             static const struct chain_cut cuts[] = {{2, {1, 3}}, {3, {1, 2, 3}}, {3, {0, 3, 3}}};
             for (size_t i = 0; i < 3; i++) {
-                float *got = train(&p, cuts[i], bits, &m, &loss);
-                assert_int_equal(n, m);
-                assert_true(loss == one);
-                assert_same_bits(got, want, n, "LoRA on quantized weights");
-                free(got);
+                const struct tiny_trained got = train(&p, cuts[i], bits);
+                assert_int_equal(got.n, want.n);
+                assert_true(got.loss == want.loss);
+                assert_same_bits(got.values, want.values, want.n, "LoRA on quantized weights");
+                free(got.values);
             }
-            free(want);
+            free(want.values);
             place_free(&p);
         }
 }

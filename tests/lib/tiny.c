@@ -233,3 +233,22 @@ int tiny_tensor_index(const struct family *f, const struct config *c, size_t uni
     struct search s = {name, 0};
     return family_tensors(f, c, unit, search_one, &s) ? s.at : -1;
 }
+
+struct tiny_trained tiny_train(const struct chain_spec *spec, const struct adamw *opt, size_t steps,
+                               bool state)
+{
+    struct tiny_trained ret = {.loss = 0};
+    struct tiny_batch b;
+    struct chain chain;
+    tiny_batch_init(&b, &spec->config, 5);
+    chain_open(&chain, spec);
+    for (uint64_t step = 1; step <= steps; step++) {
+        ret.loss = chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
+        chain_backward(&chain, 0);
+        chain_update(&chain, opt, step);
+    }
+    ret.values = chain_pack(&chain, state);
+    ret.n = chain_elements(&chain, state);
+    chain_close(&chain);
+    return ret;
+}

@@ -54,4 +54,13 @@ void tiny_batch_init(struct tiny_batch *b, const struct config *c, uint64_t seed
 struct chain_spec tiny_chain(const char *dir, const struct config *c, const struct tune *tune,
                              struct chain_cut cut);
 
+/* What some steps of it on one microbatch give. */
+struct tiny_trained {
+    float *values; /* [n] owned: all parameters, with `state` also moments */
+    size_t n;
+    double loss; /* of the last step */
+};
+struct tiny_trained tiny_train(const struct chain_spec *spec, const struct adamw *opt, size_t steps,
+                               bool state);
+
 #endif
