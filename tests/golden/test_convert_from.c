@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * GGUF files, mlx-lm's directories and FP8 become Hugging Face's with the numbers they stood for. */
+ * GGUF files, mlx-lm's directories and FP8 become Hugging Face's, with the numbers they stood
+ * for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
