@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-#include "num/unroll.h"
+#include "num/tile/unroll.h"
 
 /* Loops around much code, which vectors of less than 32 bytes would multiply. */
 #if defined __AVX2__

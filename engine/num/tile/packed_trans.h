@@ -5,7 +5,7 @@
 #define NUM_PACKED_TRANS_H
 
 #include "num/simd.h"
-#include "num/unroll.h"
+#include "num/tile/unroll.h"
 #if defined __AVX512F__
 #include "num/tile/turn16.h"
 #endif

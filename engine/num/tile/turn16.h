@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#include "num/unroll.h"
+#include "num/tile/unroll.h"
 
 static inline __attribute__((always_inline)) void turn16(__m512 r[16])
 {
