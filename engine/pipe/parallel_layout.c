@@ -48,6 +48,13 @@ static const struct parallel_cut *cut_of(const struct parallel_request *req, con
     return (l->slices > 1 ? req->sharing->cut[l->slices] : req->cut) + l->cut[at];
 }
 
+/* A slice sends of its gradients only its own rows. */
+static const size_t *grads_of(const struct parallel_request *req, const struct parallel_layout *l)
+{
+    const size_t *own = l->slices > 1 ? req->sharing->grads[l->slices] : NULL;
+    return own ? own : req->grads;
+}
+
 /* Seconds of all layers on the slowest of the nodes that share them. */
 static double work_of(const struct parallel_request *req, const struct parallel_layout *l, size_t at,
                       size_t replica, size_t place)
@@ -278,7 +285,7 @@ int parallel_ask(struct parallel_question *q, const struct parallel_layout *l,
     q->req = (struct planner_request){.ranks = l->places,
                                       .layers = req->layers,
                                       .replicas = l->replicas,
-                                      .grads = req->grads,
+                                      .grads = grads_of(req, l),
                                       .copied = req->copied,
                                       .cut = q->cut,
                                       .cuts = l->cuts,

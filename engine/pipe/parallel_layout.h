@@ -32,6 +32,8 @@ struct parallel_sharing {
     /* By how many nodes share a stage, from 2 on: the cuts of the request, with what a slice costs
      * and takes; NULL: so many cannot share one. */
     const struct parallel_cut *cut[PARALLEL_MOST_SLICES + 1];
+    /* With `cut`: [layers + 2] bytes of the gradients of a slice. NULL: as many as of whole units. */
+    const size_t *grads[PARALLEL_MOST_SLICES + 1];
     /* Seconds in which those nodes (node: [slices]) gather what they compute of a unit, of a
      * microbatch; u: of a step. NULL: that takes no time. */
     struct sched_cost (*gathering)(const void *owner, size_t slices, size_t cut, size_t unit,

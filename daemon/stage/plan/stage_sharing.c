@@ -98,8 +98,10 @@ static bool add(struct sharing_table *s, size_t slices)
     of->search = calloc(1, sizeof *of->search);
     if (!of->search || !list_gathers(of, s->whole, slices))
         return false;
-    if (!search_part(of->search, s->whole, slices, &quiet))
-        s->ask.cut[slices] = of->search->cut;
+    if (search_part(of->search, s->whole, slices, &quiet))
+        return true;
+    s->ask.cut[slices] = of->search->cut;
+    s->ask.grads[slices] = of->search->grads;
     return true;
 }
 
@@ -128,6 +130,7 @@ struct sharing_table *sharing_of_plan(const struct search *whole)
     }
     s->of[slices].is_timed = true;
     s->ask.cut[slices] = whole->cut;
+    s->ask.grads[slices] = whole->grads;
     return s;
 }
 

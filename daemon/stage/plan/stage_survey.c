@@ -181,6 +181,14 @@ static size_t copied_of(const struct head *h, size_t unit)
     return 3 * sizeof(float) * values;
 }
 
+/* Of slices as the plan has them now. */
+static void count_grads(struct search *s)
+{
+    const double step = s->tokens[0] * (double)s->cut[0].microbatches;
+    for (size_t u = 0; u < s->units; u++)
+        s->grads[u] = (size_t)replicas_unit_bytes_sent(&s->h->plan, &s->h->config, u, step);
+}
+
 static void search_ways(struct search *s)
 {
     static const double MANY = 1e6; /* bytes */
@@ -200,13 +208,11 @@ static void search_ways(struct search *s)
         s->handling[n] = own.added * slow;
         s->passing[n] = own.gathered * slow;
     }
-    const double step = s->tokens[0] * (double)s->cut[0].microbatches;
     for (size_t c = 0; c < s->cuts; c++)
         s->cut[c].message = s->tokens[c] * (double)s->h->plan.dim * sizeof(float);
-    for (size_t u = 0; u < s->units; u++) {
-        s->grads[u] = (size_t)replicas_unit_bytes_sent(&s->h->plan, &s->h->config, u, step);
+    count_grads(s);
+    for (size_t u = 0; u < s->units; u++)
         s->copied[u] = copied_of(s->h, u);
-    }
 }
 
 /* What is left for the units of each node. */
@@ -258,11 +264,10 @@ void search_done(struct search *s)
 static int make_room(struct search *s, struct err *err)
 {
     s->grads = calloc(s->units, sizeof *s->grads);
-    s->copied = calloc(s->units, sizeof *s->copied);
     for (size_t c = 0; c < s->cuts; c++) {
         s->cost[c] = calloc(s->nodes * s->units, sizeof *s->cost[c]);
         s->bytes[c] = calloc((3 + s->nodes) * s->units, sizeof *s->bytes[c]);
-        if (!s->cost[c] || !s->bytes[c] || !s->grads || !s->copied)
+        if (!s->cost[c] || !s->bytes[c] || !s->grads)
             return err_set(err, -ENOMEM, "out of memory");
         s->cut[c].cost = s->cost[c];
         s->cut[c].slot = s->bytes[c];
@@ -279,6 +284,9 @@ int search_init(struct search *s, struct head *h, bool all, struct err *err)
         s->lowest++;
     list_cuts(s, all);
     int e = make_room(s, err);
+    s->copied = calloc(s->units, sizeof *s->copied);
+    if (!e && !s->copied)
+        e = err_set(err, -ENOMEM, "out of memory");
     e = e ? e : list_units(s, err);
     e = e ? e : cost_table_take(s->timed, err);
     e = e ? e : search_units(s, err);
@@ -311,6 +319,8 @@ int search_part(struct search *s, const struct search *whole, size_t slices, str
     struct job_plan *p = &s->h->plan;
     const size_t was = p->slices;
     p->slices = slices;
+    if (!e)
+        count_grads(s);
     for (size_t c = 0; c < s->cuts && !e; c++)
         for (size_t u = 0; u < s->units && !e; u++) {
             e = weigh_unit(s, u, c, err);

@@ -22,8 +22,8 @@ struct search {
     size_t *bytes[PARALLEL_MOST_CUTS]; /* owned: [(3 + nodes) · units] slot, activations, held; then by node
                                           what of the last it does not have yet */
     struct parallel_way way[JOB_MAX_RANKS * JOB_MAX_RANKS];
-    size_t *grads;                  /* owned: [units] */
-    size_t *copied;                 /* owned: [units] of copies after a round, where there are any */
+    size_t *grads;  /* owned: [units] of a whole layer, or of `slices` */
+    size_t *copied; /* owned: [units] of copies after a round; NULL: of slices beside whole layers */
     double handling[JOB_MAX_RANKS]; /* by node, as in parallel_request */
     double passing[JOB_MAX_RANKS];  /* by node: of a byte that is gathered */
     size_t memory[JOB_MAX_RANKS];   /* for units, what `taken` is left out of */

@@ -375,6 +375,31 @@ static void a_look_at_all_with_shared_stages_finds_nothing_better(void **state)
     }
 }
 
+/* Two replicas of a stage that two share: of each layer a slice has half of the gradients. */
+static void a_slice_sends_only_its_own_gradients(void **state)
+{
+    (void)state;
+    static struct shared_world s;
+    size_t half[UNITS];
+    struct parallel_layout l;
+    struct parallel_question q;
+    struct err err;
+    make_shared(&s, &clusters[9], 0);
+    for (size_t u = 0; u < UNITS; u++)
+        half[u] = s.w.grads[u] / 2;
+    for (size_t own = 0; own < 2; own++) {
+        s.sharing.grads[2] = own ? half : NULL;
+        for (size_t slices = 1; slices <= 2; slices++) {
+            assert_true(parallel_layout_make(&l, &s.w.req, 15, 2, slices, false));
+            assert_int_equal(parallel_ask(&q, &l, &s.w.req, &err), 0);
+            for (size_t u = 0; u < UNITS; u++)
+                assert_int_equal(q.req.grads[u], own && slices == 2 ? half[u] : s.w.grads[u]);
+            parallel_question_done(&q);
+        }
+    }
+    assert_true(half[1] > 0);
+}
+
 /* Replicas whose stages are shared cannot run yet, whatever they would save. */
 static void what_cannot_run_is_not_found(void **state)
 {
@@ -453,6 +478,7 @@ int main(void)
         cmocka_unit_test(unlike_replicas_are_found),
         cmocka_unit_test(nodes_share_what_nothing_else_divides),
         cmocka_unit_test(nodes_that_share_are_as_good_as_the_worst),
+        cmocka_unit_test(a_slice_sends_only_its_own_gradients),
         cmocka_unit_test(what_cannot_run_is_not_found),
         cmocka_unit_test(a_look_at_all_with_shared_stages_finds_nothing_better),
         cmocka_unit_test(what_is_given_stays),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A head that plans, with a socket in place of its daemon: for test_stage_head.c and
- * test_stage_search.c. */
+ * A head that plans, with a socket in place of its daemon: for test_stage_head.c,
+ * test_stage_search.c and test_stage_sharing.c. */
 #ifndef TESTS_UNIT_PLANNING_H
 #define TESTS_UNIT_PLANNING_H
 
