@@ -69,7 +69,7 @@ static int deal_again(struct look *look, const struct parallel_request *req, str
 {
     const size_t replicas = look->layout.replicas;
     int e = 0;
-    for (size_t from = 0; from < replicas; from++)
+    for (size_t from = 0; from < replicas && !e; from++)
         for (size_t to = 0; to < replicas && !e; to++) {
             struct look tried = *look;
             size_t *share = tried.layout.share[tried.found.cut];
@@ -174,7 +174,7 @@ static int add_shape(struct parallel_search *x, uint32_t mask, size_t ranks, siz
 static int add_set(struct parallel_search *x, uint32_t mask, size_t ranks, struct err *err)
 {
     int e = 0;
-    for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks; replicas++)
+    for (size_t replicas = 1; replicas <= PLAN_MAX_REPLICAS && replicas <= ranks && !e; replicas++)
         for (size_t slices = 1; slices <= PARALLEL_MOST_SLICES && !e; slices++)
             if (is_wanted(x->req, mask, replicas, slices))
                 e = add_shape(x, mask, ranks, replicas, slices, err);

@@ -238,21 +238,28 @@ static void ask_cut(struct parallel_question *q, const struct parallel_layout *l
                                       .handling = l->replicas > 1 ? q->handling[at] : NULL};
 }
 
-/* Each rank gives the next one copies; of slices that share a place, the slowest. A ring may be
- * gone round either way, so of both neighbours the one that is farther. */
+struct planner_copy parallel_copy(const struct parallel_request *req, const size_t *node, size_t ranks,
+                                  size_t rank)
+{
+    const struct parallel_way *way = req->way + node[rank] * req->nodes;
+    if (ranks < 2)
+        return (struct planner_copy){0, 0};
+    return (struct planner_copy){
+        req->handling ? req->handling[node[rank]] : 0,
+        fmax(way[node[(rank + 1) % ranks]].byte, way[node[(rank + ranks - 1) % ranks]].byte)};
+}
+
+/* Of slices that share a place, the slowest. */
 static void ask_copies(struct parallel_question *q, const struct parallel_layout *l,
                        const struct parallel_request *req)
 {
     const size_t all = l->places * l->replicas * l->slices;
     for (size_t i = 0; i < l->places * l->replicas; i++)
         for (size_t t = 0; t < l->slices; t++) {
-            const size_t rank = plan_rank_at(l->places, i / l->places * l->slices + t, i % l->places),
-                         node = l->node[rank];
-            struct planner_copy *copy = &q->copy[i];
-            for (size_t to = 1; to<all; to += all> 2 ? all - 2 : 1)
-                copy->cable =
-                    fmax(copy->cable, req->way[node * req->nodes + l->node[(rank + to) % all]].byte);
-            copy->cpu = fmax(copy->cpu, all > 1 && req->handling ? req->handling[node] : 0);
+            const size_t rank = plan_rank_at(l->places, i / l->places * l->slices + t, i % l->places);
+            const struct planner_copy one = parallel_copy(req, l->node, all, rank);
+            q->copy[i].cable = fmax(q->copy[i].cable, one.cable);
+            q->copy[i].cpu = fmax(q->copy[i].cpu, one.cpu);
         }
     for (size_t at = 0; at < l->cuts; at++)
         q->cut[at].copy = q->copy;

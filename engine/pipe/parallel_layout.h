@@ -106,6 +106,10 @@ void parallel_question_done(struct parallel_question *question);
 void parallel_deal_out(size_t *ret, const double *speed, size_t replicas, size_t groups);
 /* Nodes of the tree of sums (num/sum_tree.h) that a replica sends, of the one that sends most. */
 size_t parallel_most_sums(const size_t *share, size_t replicas, size_t groups);
+/* Of a byte that a rank gives the next one a copy of; node: [ranks], of each rank. A ring may be gone
+ * round either way: of both neighbours it is the farther. One rank alone gives none. */
+struct planner_copy parallel_copy(const struct parallel_request *req, const size_t *node, size_t ranks,
+                                  size_t rank);
 /* Bytes that a rank sends for each byte of its gradients, and gets. */
 double parallel_sent(size_t sums, size_t replicas);
 

@@ -29,10 +29,15 @@ static size_t first_rank(const struct unlike_found *f, size_t replica)
 }
 
 /* As plan_shape_rank has it. */
-static size_t node_at(const struct unlike_found *f, size_t replica, size_t place)
+static size_t rank_at(const struct unlike_found *f, size_t replica, size_t place)
 {
     const size_t first = first_rank(f, replica);
-    return f->node[replica % 2 ? first + f->size[replica] - 1 - place : first + place];
+    return replica % 2 ? first + f->size[replica] - 1 - place : first + place;
+}
+
+static size_t node_at(const struct unlike_found *f, size_t replica, size_t place)
+{
+    return f->node[rank_at(f, replica, place)];
 }
 
 void unlike_layout(struct unlike_found *ret, const struct parallel_request *req, uint32_t mask,
@@ -111,11 +116,8 @@ static int ask(struct parallel_question *q, const struct unlike_found *f, const 
         q->sum[0][p] = sum_at(f, req, replica, p);
         q->handling[0][p] = req->handling ? req->handling[l.node[p]] * parallel_sent(sums, f->replicas) : 0;
     }
-    for (size_t p = 0; p < l.places && req->copied; p++) { /* also of a replica of one node */
-        const size_t node = l.node[p], next = (node + 1) % req->nodes;
-        q->copy[p] = (struct planner_copy){req->handling ? req->handling[node] : 0,
-                                           req->way[node * req->nodes + next].byte};
-    }
+    for (size_t p = 0; p < l.places && req->copied; p++) /* the next rank may be of another replica */
+        q->copy[p] = parallel_copy(req, f->node, first_rank(f, f->replicas), rank_at(f, replica, p));
     q->cut[0].sum = q->sum[0];
     q->cut[0].handling = q->handling[0];
     q->req.grads = req->grads;

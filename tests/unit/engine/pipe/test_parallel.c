@@ -246,6 +246,44 @@ static void unlike_replicas_are_found(void **state)
         assert_false(found[i].is_unlike);
 }
 
+/* --- copies of what is trained ---------------------------------------------------------------- */
+
+/* Seconds of a step as replicas of one node and of two, the third node of four left out; with
+ * `from` and `to` the way between these two nodes is so slow that nothing else counts. */
+static double with_copies(size_t from, size_t to, bool mirrored)
+{
+    static const size_t size[] = {1, 2}, copied[UNITS] = {0, 100, 100, 100, 100, 0};
+    static const struct cluster four = {"four", 4, {1, 1, 1, 1}, 0.0001, 0.01, 1, 0, {0}};
+    static struct world w;
+    struct unlike_found found;
+    struct err err = {""};
+    make_world(&w, &four);
+    w.req.copied = copied;
+    if (from != to)
+        w.way[from * NODES + to].byte = 1;
+    unlike_layout(&found, &w.req, 1 | 2 | 8, size, 2, mirrored);
+    if (unlike_judge(&found, &w.req, false, NULL, 1, &err))
+        fail_msg("%s", err.text);
+    return found.seconds;
+}
+
+/* Not by the nodes that lie between: of ranks, the neighbours. */
+static void copies_go_to_the_farther_neighbour(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        const double quick = with_copies(0, 0, way);
+        assert_true(with_copies(0, 1, way) >= 400);
+        assert_true(with_copies(0, 3, way) >= 400);
+        assert_true(quick < 100);
+        for (size_t node = 0; node < NODES; node++) {
+            assert_float_equal(with_copies(node, 2, way), quick, 1e-9);
+            assert_float_equal(with_copies(2, node, way), quick, 1e-9);
+        }
+        assert_true(with_copies(1, 0, way) > quick && with_copies(3, 0, way) > quick);
+    }
+}
+
 /* --- stages that nodes share ------------------------------------------------------------------ */
 
 /* A slice of two is 0.55 of a layer, and so on; each gathering takes as long as is said. */
@@ -287,6 +325,44 @@ static void make_shared(struct shared_world *s, const struct cluster *of, double
         s->sharing.cut[n] = s->cut[n];
     }
     s->w.req.sharing = &s->sharing;
+}
+
+/* In a pipeline of all nodes but the third, and in one of slices. */
+static void copies_of_equal_replicas_do_too(void **state)
+{
+    (void)state;
+    static const size_t copied[UNITS] = {0, 1, 1, 1, 1, 0};
+    static struct shared_world s;
+    const double handling[NODES] = {1, 2, 3, 4};
+    struct parallel_layout l;
+    struct parallel_question q;
+    struct err err;
+    make_shared(&s, &clusters[6], 0);
+    s.w.req.copied = copied;
+    s.w.req.handling = handling;
+    for (size_t i = 0; i < NODES * NODES; i++)
+        s.w.way[i].byte = (double)(10 * (i / NODES) + i % NODES);
+    assert_true(parallel_layout_make(&l, &s.w.req, 1 | 2 | 8, 1, 1, false));
+    assert_int_equal(parallel_ask(&q, &l, &s.w.req, &err), 0);
+    const double far[] = {3, 13, 31}, cpu[] = {1, 2, 4};
+    for (size_t p = 0; p < 3; p++) {
+        assert_float_equal(q.cut[0].copy[p].cable, far[p], 0);
+        assert_float_equal(q.cut[0].copy[p].cpu, cpu[p], 0);
+    }
+    parallel_question_done(&q);
+
+    /* Nodes 0 and 3 are the first place: the farther of each is 3 and 32. */
+    assert_true(parallel_layout_make(&l, &s.w.req, 15, 1, 2, false));
+    assert_int_equal(parallel_ask(&q, &l, &s.w.req, &err), 0);
+    assert_float_equal(q.cut[0].copy[0].cable, 32, 0);
+    assert_float_equal(q.cut[0].copy[0].cpu, 4, 0);
+    assert_float_equal(q.cut[0].copy[1].cable, 23, 0);
+    parallel_question_done(&q);
+
+    assert_true(parallel_layout_make(&l, &s.w.req, 1, 1, 1, false));
+    assert_int_equal(parallel_ask(&q, &l, &s.w.req, &err), 0);
+    assert_float_equal(q.cut[0].copy[0].cable + q.cut[0].copy[0].cpu, 0, 0);
+    parallel_question_done(&q);
 }
 
 /* One microbatch, which replicas and pipelines cannot share. */
@@ -476,6 +552,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unlike_replicas_are_found),
+        cmocka_unit_test(copies_go_to_the_farther_neighbour),
+        cmocka_unit_test(copies_of_equal_replicas_do_too),
         cmocka_unit_test(nodes_share_what_nothing_else_divides),
         cmocka_unit_test(nodes_that_share_are_as_good_as_the_worst),
         cmocka_unit_test(a_slice_sends_only_its_own_gradients),
