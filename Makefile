@@ -190,6 +190,7 @@ $(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_produc
 $(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16,--wrap=isa_pick_packed_amx
 $(B)/tests/unit/daemon/stage/serve/test_serve $(B)/tests/unit/daemon/stage/serve/test_serve_ahead: LDBASE += -Wl,--wrap=draft_cost_saw
 $(B)/tests/unit/daemon/fetch/test_power_cut $(B)/tests/unit/daemon/fetch/test_power_cut_file: LDBASE += $(foreach f,openat pwrite write ftruncate fsync fdatasync renameat unlinkat mkdirat boot_id syncer_ask syncer_forget,-Wl,--wrap=$(f))
+$(B)/tests/unit/daemon/stage/plan/test_stage_take: LDBASE += $(foreach f,head_split_on_nodes stage_shared_note replicas_share_out layouts_find layouts_count layouts_at layouts_take layouts_free,-Wl,--wrap=$(f))
 $(B)/tests/unit/engine/num/test_gemm_bytes: LDBASE += -Wl,--wrap=isa_pick_packed_bytes
 # A whole cluster in one process, on a clock of its own: daemons' code, and what stands for their kernel in tests/sim/cluster.
 simulator := $(B)/tests/sim/cluster/simulate

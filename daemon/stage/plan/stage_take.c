@@ -4,12 +4,12 @@
  * its schedule or --parallel say so, or because a search found that faster. Called by head_plan, in
  * the stage process of rank 0. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/stage/plan/stage_alike.h"
+#include "daemon/stage/plan/stage_answer.h"
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_schedule.h"
@@ -118,147 +118,58 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
     return e;
 }
 
-/* Replicas, nodes, order and split as they were found; where the plan then takes more memory than
- * by the planner's sums, as the next best. */
+bool head_cannot_be(int code)
+{
+    return code == -ENOSPC || code == -EINVAL;
+}
+
+/* One of what was found: replicas, nodes, order and split. */
+static int take_found(struct head *h, struct layouts *layouts, size_t i, const json_t *all, struct err *err)
+{
+    const struct parallel_found *found = layouts_at(layouts, i);
+    h->plan.replicas = found->replicas > 1 ? found->replicas : 0;
+    h->plan.slices = found->slices > 1 ? found->slices : 0;
+    take_nodes(h, all, found->mask, (size_t)__builtin_popcount(found->mask));
+    int e = stage_shared_note(h, err);
+    e = e ? e : layouts_take(layouts, i, h, err);
+    return e ? e : head_split_on_nodes(h, err);
+}
+
+/* Where the best then takes more memory than by the planner's sums, or cannot be, the next best. Of
+ * none that can, why not the best. */
 static int split_as_found(struct head *h, struct err *err)
 {
     const struct before_try before = before_tries(h);
     struct layouts *layouts = NULL;
+    struct err why;
     json_t *all = json_incref(h->planning.nodes);
-    struct err first = {""}, why;
-    int e = replicas_share_out(h, &first);
-    e = e ? e : layouts_find(&layouts, h, &first);
-    for (size_t i = 0; layouts && i < layouts_count(layouts) && (!i || e == -ENOSPC); i++) {
-        const struct parallel_found *found = layouts_at(layouts, i);
+    int first = replicas_share_out(h, err), e;
+    first = first ? first : layouts_find(&layouts, h, err);
+    e = first;
+    for (size_t i = 0; layouts && i < layouts_count(layouts) && (!i || head_cannot_be(e)); i++) {
         begin_try(h, &before);
-        h->plan.replicas = found->replicas > 1 ? found->replicas : 0;
-        h->plan.slices = found->slices > 1 ? found->slices : 0;
-        take_nodes(h, all, found->mask, (size_t)__builtin_popcount(found->mask));
-        e = stage_shared_note(h, &why);
-        e = e ? e : layouts_take(layouts, i, h, &why);
-        e = e ? e : head_split_on_nodes(h, &why);
-        if (e && (i == 0 || e != -ENOSPC))
-            first = why;
+        e = take_found(h, layouts, i, all, &why);
+        if (e && (!i || !head_cannot_be(e))) {
+            first = e;
+            *err = why;
+        }
     }
     layouts_free(layouts);
     json_decref(all);
-    if (e)
-        *err = first;
-    return e;
-}
-
-/* --- --parallel auto of a generation ---------------------------------------------------------- */
-
-/* Nodes of the ring as stages, each shared by so many of them, and what the answer then takes. */
-struct answer_layout {
-    uint32_t mask;
-    size_t slices, places;
-    double prompt, token, seconds; /* seconds; INFINITY: it cannot be */
-};
-enum {
-    MOST_ANSWER_LAYOUTS = 64,
-    MOST_SETS = 4,  /* of so many nodes each: the best ones */
-    MOST_SHOWN = 3, /* layouts */
-};
-
-static size_t list_answers(struct answer_layout *ret, const struct head *h, const json_t *all)
-{
-    const size_t nodes = json_array_size(all);
-    size_t n = 0;
-    struct err quiet;
-    for (size_t slices = 1; slices <= SLICE_MOST; slices *= 2)
-        for (size_t places = 1; slices * places <= nodes && !slice_check(&h->config, slices, false, &quiet);
-             places++) {
-            uint32_t masks[MOST_SETS];
-            const size_t sets = stage_nodes_choose(masks, MOST_SETS, all, slices * places, NULL, 0);
-            for (size_t i = 0; i < sets && n < MOST_ANSWER_LAYOUTS; i++)
-                ret[n++] = (struct answer_layout){masks[i], slices, places, 0, 0, INFINITY};
-        }
-    return n;
-}
-
-static void take_answer(struct head *h, json_t *all, const struct answer_layout *l)
-{
-    json_decref(h->planning.nodes);
-    h->planning.nodes = stage_nodes_take(all, l->mask);
-    h->plan.ranks = l->slices * l->places;
-    h->plan.slices = l->slices > 1 ? l->slices : 0;
-    h->planning.is_mirrored = false;
-}
-
-/* The plan on those nodes, and what it says of its speed. */
-static int try_answer(struct answer_layout *l, struct head *h, json_t *all, struct err *err)
-{
-    take_answer(h, all, l);
-    int e = stage_shared_note(h, err);
-    e = e ? e : head_split_on_nodes(h, err);
-    const json_t *speed = h->planning.speed;
-    if (e || !speed)
-        return e;
-    l->prompt = json_number_value(json_object_get(speed, "prompt_seconds"));
-    l->token = json_number_value(json_object_get(speed, "token_seconds"));
-    l->seconds = l->prompt + (double)h->spec.max_tokens * l->token;
-    return 0;
-}
-
-/* Where nothing could be timed, the fewest nodes; of those that take as long, always the same. */
-static int by_seconds(const void *a, const void *b)
-{
-    const struct answer_layout *x = a, *y = b;
-    const int nodes = __builtin_popcount(x->mask) - __builtin_popcount(y->mask);
-    return x->seconds > y->seconds   ? 1
-           : x->seconds < y->seconds ? -1
-           : nodes                   ? nodes
-           : x->slices != y->slices  ? (x->slices > y->slices) - (x->slices < y->slices)
-                                     : (x->mask > y->mask) - (x->mask < y->mask);
-}
-
-/* The best of each shape: a list for the plan, the fastest first. */
-static json_t *show_answers(const struct answer_layout *l, size_t n, const json_t *all)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < n && json_array_size(list) < MOST_SHOWN && isfinite(l[i].seconds); i++) {
-        char parallel[40];
-        bool is_new = true;
-        for (size_t k = 0; k < i; k++)
-            is_new = is_new && (l[k].slices != l[i].slices || l[k].places != l[i].places);
-        if (!is_new)
-            continue;
-        snprintf(parallel, sizeof parallel, "tp=%zu,pp=%zu", l[i].slices, l[i].places);
-        json_t *names = json_array(), *nodes = stage_nodes_take(all, l[i].mask);
-        for (size_t r = 0; r < json_array_size(nodes); r++)
-            json_array_append(names, json_object_get(json_array_get(nodes, r), "name"));
-        json_decref(nodes);
-        json_array_append_new(list, json_pack("{s:s s:o s:f s:f s:f}", "parallel", parallel, "nodes", names,
-                                              "prompt_seconds", l[i].prompt, "token_seconds", l[i].token,
-                                              "seconds", l[i].seconds));
-    }
-    return list;
-}
-
-/* Of those that can be, the best first; returns how many. None: err says why not the first. */
-static size_t try_answers(struct answer_layout *list, size_t n, struct head *h, json_t *all, struct err *err)
-{
-    size_t kept = 0;
-    struct err other;
-    for (size_t i = 0; i < n; i++)
-        if (!try_answer(&list[i], h, all, i ? &other : err))
-            list[kept++] = list[i];
-    qsort(list, kept, sizeof *list, by_seconds);
-    return kept;
+    return e ? first : 0;
 }
 
 /* The plan with which all of the answer is there first. */
 static int split_for_answer(struct head *h, struct err *err)
 {
-    struct answer_layout list[MOST_ANSWER_LAYOUTS];
+    struct answer_layout list[ANSWER_MOST_LAYOUTS];
     json_t *all = json_incref(h->planning.nodes);
     h->planning.wants_speed = true; /* of the plan that is taken, too: a job says how far off that was */
-    const size_t listed = list_answers(list, h, all), n = try_answers(list, listed, h, all, err);
-    json_t *shown = show_answers(list, n, all);
-    int e = n ? 0 : -ENOSPC;
-    if (n) {
-        take_answer(h, all, &list[0]);
+    size_t n = answer_list(list, h, all);
+    int e = answer_try(list, &n, h, all, err);
+    json_t *shown = answer_show(list, e ? 0 : n, all);
+    if (!e) {
+        answer_take(h, all, &list[0]);
         if (h->plan.ranks < json_array_size(all))
             take_nodes(h, all, list[0].mask, h->plan.ranks);
         e = stage_shared_note(h, err);
