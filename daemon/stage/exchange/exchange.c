@@ -78,7 +78,7 @@ static struct neighbor *neighbor_of(struct exchange *x, uint32_t rank)
 int exchange_new(struct exchange **ret, struct progress *progress, struct err *err)
 {
     struct exchange *x = calloc(1, sizeof *x);
-    uint8_t *scratch = x ? malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + SMALL) : NULL;
+    uint8_t *scratch = x ? malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + EXCHANGE_SMALL) : NULL;
     if (!scratch) {
         free(x);
         return err_set(err, -ENOMEM, "out of memory");
@@ -354,7 +354,7 @@ int exchange_room(struct exchange *x, uint32_t to, size_t limit)
 static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t size)
 {
     struct outbox *o = calloc(1, sizeof *o);
-    size_t chunks = size ? (size + CHUNK - 1) / CHUNK : 1;
+    size_t chunks = size ? (size + EXCHANGE_CHUNK - 1) / EXCHANGE_CHUNK : 1;
     uint8_t *chunk = o ? calloc(2, chunks) : NULL;
     if (!chunk) {
         free(o);
@@ -434,7 +434,7 @@ int exchange_attend(struct exchange *x, uint32_t rank)
     if (p->attended) /* only this thread changes that */
         return 0;
     if (!x->chunk)
-        x->chunk = malloc(CHUNK);
+        x->chunk = malloc(EXCHANGE_CHUNK);
     if (!x->chunk)
         return -ENOMEM;
     pthread_mutex_lock(&x->lock);

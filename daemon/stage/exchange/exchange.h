@@ -22,6 +22,12 @@
 
 struct progress;
 struct exchange;
+enum {
+    /* Payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping. */
+    EXCHANGE_CHUNK = 256 * 1024,
+    /* A chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it. */
+    EXCHANGE_SMALL = 64 * 1024,
+};
 
 int exchange_new(struct exchange **ret, struct progress *progress, struct err *err);
 /* Closes the connections and joins the threads. */

@@ -15,12 +15,6 @@
 enum {
     HEAD = 32, /* bytes of one frame head; a record holds up to BATCH of them */
     BATCH = 16,
-    CHUNK =
-        256 *
-        1024, /* payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping */
-    SMALL =
-        64 *
-        1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
     UNTOLD_MAX = 16,
     MAX_NEIGHBORS = 15, /* ranks of a job but this one: those that it talks to */
     MAX_LANES =
@@ -196,7 +190,7 @@ void request_short_timeslice(void); /* the calling thread's first words */
  * again over the others. */
 void lane_break(struct lane *l, int r);
 /* In place of a receiver: 1, it has read a record, 0, none has begun to come, −errno as lane_break
- * wants it. `scratch` [CHUNK]. */
+ * wants it. `scratch` [EXCHANGE_CHUNK]. */
 int lane_receive_here(struct lane *l, uint8_t *scratch);
 
 /* The compute thread's, with the lock held; they let go of it meanwhile. */
@@ -215,7 +209,7 @@ static inline unsigned lane_index(const struct lane *l)
 
 static inline size_t chunk_length(const struct lane_frame *f)
 {
-    return f->size - f->offset < CHUNK ? f->size - f->offset : CHUNK;
+    return f->size - f->offset < EXCHANGE_CHUNK ? f->size - f->offset : EXCHANGE_CHUNK;
 }
 
 #endif

@@ -127,7 +127,7 @@ int frame_decode(struct lane_frame *f, const uint8_t in[HEAD])
     static const uint8_t nothing[HEAD];
     bool known = in[0] >= FRAME_CREDIT && in[0] <= FRAME_ACK;
     known |= in[0] == FRAME_REKEY && !memcmp(in + 1, nothing, HEAD - 1);
-    return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
+    return known && f->offset % EXCHANGE_CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
 }
 
 /* --- time ------------------------------------------------------------------------------------- */

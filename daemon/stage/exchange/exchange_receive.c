@@ -148,7 +148,7 @@ static int on_credit(struct neighbor *p, const struct msg_key *key)
 static void on_ack(struct neighbor *p, const struct lane_frame *f)
 {
     struct outbox *o = find_outbox(p, &f->key);
-    const size_t i = f->offset / CHUNK;
+    const size_t i = f->offset / EXCHANGE_CHUNK;
     if (!o || i >= o->chunks)
         return;
     if (o->chunk[i] != CHUNK_DONE) {
@@ -196,7 +196,7 @@ static int claim(struct lane *l, const struct lane_frame *f, struct inbox **ret)
     if (in->variable ? f->size > in->cap : f->size != in->cap)
         return -EPROTO;
     if (in->state == IN_POSTED) {
-        in->place = calloc(f->size / CHUNK + 1, sizeof *in->place);
+        in->place = calloc(f->size / EXCHANGE_CHUNK + 1, sizeof *in->place);
         if (!in->place)
             return -ENOMEM;
         in->size = f->size;
@@ -213,7 +213,7 @@ static int claim(struct lane *l, const struct lane_frame *f, struct inbox **ret)
 static int accept_chunk(struct lane *l, struct inbox *in, const struct lane_frame *f)
 {
     struct neighbor *p = l->neighbor;
-    in->place[f->offset / CHUNK].have = HAVE;
+    in->place[f->offset / EXCHANGE_CHUNK].have = HAVE;
     in->received += chunk_length(f);
     int r = push_ack(l, f);
     if (in->received == in->size) {
@@ -240,7 +240,8 @@ static int settle_duplicate(struct lane *l, const struct chunk_arrival *a)
     struct chunk_place *place = NULL;
     bool late = false;
     int r;
-    while (!(r = claim(l, f, &in)) && in && (place = &in->place[f->offset / CHUNK])->have >= CLAIMED) {
+    while (!(r = claim(l, f, &in)) && in &&
+           (place = &in->place[f->offset / EXCHANGE_CHUNK])->have >= CLAIMED) {
         late = place->again > f->again;
         if (late)
             break;
@@ -263,7 +264,7 @@ static int settle_chunk(struct lane *l, const struct chunk_arrival *a, int r)
     struct neighbor *p = l->neighbor;
     pthread_mutex_lock(&p->x->lock);
     if (r)
-        a->in->place[a->frame.offset / CHUNK].have = HAVE_NOT;
+        a->in->place[a->frame.offset / EXCHANGE_CHUNK].have = HAVE_NOT;
     else
         r = accept_chunk(l, a->in, &a->frame);
     pthread_cond_broadcast(&p->placed);
@@ -277,7 +278,7 @@ static int read_chunk(struct lane *l, const struct lane_frame *f, uint8_t *scrat
     struct inbox *in;
     pthread_mutex_lock(&p->x->lock);
     int r = claim(l, f, &in);
-    struct chunk_place *place = in ? &in->place[f->offset / CHUNK] : NULL;
+    struct chunk_place *place = in ? &in->place[f->offset / EXCHANGE_CHUNK] : NULL;
     bool mine = place && place->have == HAVE_NOT;
     if (mine)
         *place = (struct chunk_place){(uint8_t)(CLAIMED + lane_index(l)), f->again};
@@ -364,7 +365,7 @@ static int receive_some(struct lane *l, uint8_t *scratch)
     while (!r && await_record(l)) {
         a = (struct chunk_arrival){.to = NULL};
         r = read_record(l, scratch, 0, &a);
-        if (a.n >= SMALL)
+        if (a.n >= EXCHANGE_SMALL)
             break;
         if (a.to)
             r = settle(l, &a, r);
@@ -372,7 +373,7 @@ static int receive_some(struct lane *l, uint8_t *scratch)
     if (r) /* before the other one finds what it cannot understand, and says so first */
         lane_break(l, r);
     pthread_mutex_unlock(&l->sync->reading);
-    return a.n >= SMALL ? settle(l, &a, r) : r;
+    return a.n >= EXCHANGE_SMALL ? settle(l, &a, r) : r;
 }
 
 /* As long as the compute thread attends, it has the lane to itself once both receivers are here.
@@ -395,7 +396,7 @@ static int make_room(struct lane *l)
 void *lane_receiver(void *arg)
 {
     struct lane *l = arg;
-    uint8_t *scratch = malloc(CHUNK);
+    uint8_t *scratch = malloc(EXCHANGE_CHUNK);
     int r = scratch ? 0 : -ENOMEM;
     request_short_timeslice();
     while (!r && !(r = make_room(l)))

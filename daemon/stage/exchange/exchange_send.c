@@ -85,7 +85,8 @@ static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct
     o->readers++;
     w->out = o;
     uint8_t *again = &o->chunk[o->chunks + i];
-    w->frames[w->n++] = (struct lane_frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
+    w->frames[w->n++] =
+        (struct lane_frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * EXCHANGE_CHUNK, *again};
     *again += *again < UINT8_MAX;
     if (has_choice(p))
         share_give(p->share, MAX_LANES, lane, share_bytes(&w->frames[w->n - 1]), exchange_now_ns());
@@ -96,9 +97,9 @@ static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct
 /* Puts the message behind those that are in the queue already. */
 static void queue_up(struct share_queue *queue, const struct outbox *o)
 {
-    const size_t whole = (o->size < CHUNK ? o->size : CHUNK) + HEAD;
-    const struct lane_frame next = {.size = o->size, .offset = (uint64_t)next_chunk(o) * CHUNK},
-                            last = {.size = o->size, .offset = (uint64_t)(o->chunks - 1) * CHUNK};
+    const size_t whole = (o->size < EXCHANGE_CHUNK ? o->size : EXCHANGE_CHUNK) + HEAD;
+    const struct lane_frame next = {.size = o->size, .offset = (uint64_t)next_chunk(o) * EXCHANGE_CHUNK},
+                            last = {.size = o->size, .offset = (uint64_t)(o->chunks - 1) * EXCHANGE_CHUNK};
     const size_t rest = o->chunk[o->chunks - 1] == CHUNK_UNSENT ? share_bytes(&last) : whole;
     queue->last =
         !queue->bytes && rest < whole ? rest : 0; /* alone in the queue, it is what is over whole ones */
@@ -284,7 +285,7 @@ static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w, bool
     struct share_sample sample;
     /* To ask the kernel takes 1 µs: only where there is a choice, and not for what is sealed and
      * sent in little more. */
-    const bool sampled = choice && n >= SMALL && lane_sample(l, &sample);
+    const bool sampled = choice && n >= EXCHANGE_SMALL && lane_sample(l, &sample);
     pthread_mutex_lock(&x->lock);
     l->sent++;
     if (w->out) {
@@ -329,7 +330,7 @@ static struct lane *idle_lane(struct neighbor *p, size_t bytes)
 bool exchange_send_here(struct neighbor *p, struct outbox *o)
 {
     struct exchange *x = p->x;
-    struct lane *l = o->size < SMALL ? idle_lane(p, o->size) : NULL;
+    struct lane *l = o->size < EXCHANGE_SMALL ? idle_lane(p, o->size) : NULL;
     struct lane_work w = {.n = 0};
     if (!l || !may_go(p, o))
         return false;
@@ -375,7 +376,7 @@ void *lane_sender(void *arg)
 {
     struct lane *l = arg;
     struct exchange *x = l->neighbor->x;
-    uint8_t *scratch = malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + CHUNK);
+    uint8_t *scratch = malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + EXCHANGE_CHUNK);
     int r = scratch ? 1 : -ENOMEM;
     request_short_timeslice();
     while (r > 0) {

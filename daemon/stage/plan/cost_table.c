@@ -11,11 +11,11 @@
 
 #include "engine/pipe/cable_use.h"
 #include "daemon/common/ipc.h"
+#include "daemon/stage/exchange/exchange.h"
 
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */
 static const double GATHER_S = 15e-6;  /* of a small message that its receiver reads itself, */
 static const double WOKEN_S = 180e-6;  /* and of a large one, that a thread reads for it */
-static const double SMALL = 64 * 1024; /* bytes; as in slice_lanes.c */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
 
 struct cost_table *cost_table_new(struct head *h)
@@ -193,7 +193,7 @@ struct gather_way cost_table_gather(const struct cost_table *t, size_t from, siz
 
 double gather_way_seconds(const struct gather_way *way, double bytes)
 {
-    return bytes * way->byte + (bytes < SMALL ? way->small : way->large);
+    return bytes * way->byte + (bytes < EXCHANGE_SMALL ? way->small : way->large);
 }
 
 void cost_table_say(const struct cost_table *t)

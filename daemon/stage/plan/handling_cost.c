@@ -8,14 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/stage/exchange/exchange.h"
 #include "net/seal.h"
 
 enum {
-    CHUNK = 256 << 10,
-    SEALED = SEAL_HEAD + CHUNK + SEAL_TAG,
+    SEALED = SEAL_HEAD + EXCHANGE_CHUNK + SEAL_TAG,
     PART = 4 << 20,
-    PARTS = 6,            /* with all buffers more than caches hold, as gradients are */
-    CHUNKS = PART / CHUNK /* as many wait in a socket */
+    PARTS = 6,                     /* with all buffers more than caches hold, as gradients are */
+    CHUNKS = PART / EXCHANGE_CHUNK /* as many wait in a socket */
 };
 /* Of a CPU with AES instructions, where nothing may be timed. */
 static const struct handling_cost USUAL = {1.5e-9, 0.6e-9};
@@ -48,14 +48,14 @@ static void add(float *restrict to, const float *restrict from, size_t n)
 static double pass_chunk(struct handling *h, size_t chunk, const uint8_t *plain, uint8_t *to)
 {
     uint8_t *socket = h->socket + chunk * SEALED, tag[SEAL_TAG], head[SEAL_HEAD];
-    seal_seal(&h->ours, h->sealed, plain, CHUNK);
+    seal_seal(&h->ours, h->sealed, plain, EXCHANGE_CHUNK);
     const double from = now();
     memcpy(socket, h->sealed, SEALED);
     memcpy(head, socket, SEAL_HEAD);
-    memcpy(to, socket + SEAL_HEAD, CHUNK);
-    memcpy(tag, socket + SEAL_HEAD + CHUNK, SEAL_TAG);
+    memcpy(to, socket + SEAL_HEAD, EXCHANGE_CHUNK);
+    memcpy(tag, socket + SEAL_HEAD + EXCHANGE_CHUNK, SEAL_TAG);
     const double seconds = now() - from;
-    seal_open(&h->theirs, head, to, CHUNK, tag);
+    seal_open(&h->theirs, head, to, EXCHANGE_CHUNK, tag);
     return seconds;
 }
 
@@ -70,8 +70,8 @@ static void handle_part(struct seconds *s, struct handling *h, size_t part)
     memcpy(h->sent + part * n, h->grads + part * n, PART);
     const double from = now();
     for (size_t chunk = 0; chunk < CHUNKS; chunk++)
-        s->copies += pass_chunk(h, chunk, (const uint8_t *)(h->sent + part * n) + chunk * CHUNK,
-                                (uint8_t *)(h->received + part * n) + chunk * CHUNK);
+        s->copies += pass_chunk(h, chunk, (const uint8_t *)(h->sent + part * n) + chunk * EXCHANGE_CHUNK,
+                                (uint8_t *)(h->received + part * n) + chunk * EXCHANGE_CHUNK);
     s->passed += now() - from;
     add(h->grads + part * n, h->received + part * n, n);
     memcpy(h->sent + part * n, h->grads + part * n, PART); /* the sum, for the others or in place */

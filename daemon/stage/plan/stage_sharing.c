@@ -4,9 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "daemon/stage/exchange/exchange.h"
 #include "daemon/stage/plan/stage_alike.h"
-
-static const double CHUNK = 256 * 1024; /* bytes, as in exchange_impl.h */
 
 /* --- what is gathered ------------------------------------------------------------------------- */
 
@@ -14,7 +13,7 @@ static const double CHUNK = 256 * 1024; /* bytes, as in exchange_impl.h */
  * other. */
 static double handled(const struct search *s, size_t node, double bytes)
 {
-    const double first = fmin(bytes, CHUNK);
+    const double first = fmin(bytes, EXCHANGE_CHUNK);
     return first * s->passing[node] + (bytes - first) * s->handling[node];
 }
 

@@ -5,10 +5,9 @@
 #include <string.h>
 
 enum {
-    PIECE = 64 << 10, /* floats of a message at most: one chunk of the exchange */
-    AHEAD = 8,        /* buffers posted for each other slice */
-    LAG = 4,          /* pieces of one output that are sent before the first is taken */
-    SMALL = 64 << 10, /* bytes of a message that the exchange's threads are not woken for */
+    PIECE = EXCHANGE_CHUNK / sizeof(float), /* floats of a message at most */
+    AHEAD = 8,                              /* buffers posted for each other slice */
+    LAG = 4,                                /* pieces of one output that are sent before the first is taken */
 };
 
 /* The rank that shares this one's stages, in its replica. */
@@ -123,7 +122,7 @@ static int attend(struct slice_lanes *s, const struct gather_columns *c, struct 
     int e = 0;
     for (size_t k = 0; k < count; k++)
         most = width_of(c, k) > most ? width_of(c, k) : most;
-    if (c->rows * most * sizeof(float) >= SMALL)
+    if (c->rows * most * sizeof(float) >= EXCHANGE_SMALL)
         exchange_leave(s->exchange);
     else
         for (size_t k = 0; k < count && !e; k++)

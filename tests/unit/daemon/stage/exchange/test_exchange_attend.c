@@ -196,7 +196,7 @@ static void attend(struct end *e, uint32_t rank)
 static void small_and_large_messages_of_two_and_three(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 4096, SMALL - 1, SMALL, 3 * CHUNK + 1};
+    static const size_t sizes[] = {1, 4096, EXCHANGE_SMALL - 1, EXCHANGE_SMALL, 3 * EXCHANGE_CHUNK + 1};
     for (size_t n = 2; n <= 3; n++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct end ends[3];
@@ -288,7 +288,7 @@ static void nobody_stands_still_in_send(void **state)
     (void)state;
     enum { MANY = 60 };
     struct end ends[2];
-    meet(ends, 2, SMALL - 1);
+    meet(ends, 2, EXCHANGE_SMALL - 1);
     for (uint32_t i = 0; i < 2; i++) {
         for (uint32_t mb = 0; mb <= MANY; mb++)
             post(&ends[i], !i, mb);

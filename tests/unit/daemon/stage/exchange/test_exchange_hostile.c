@@ -152,13 +152,13 @@ static void frames_that_no_plan_has(void **state)
         uint32_t mb;
         uint64_t size, offset;
         const char *why;
-    } wrong[] = {{1, ROOM, 0, unknown},       /* another message */
-                 {0, ROOM + 1, 0, unknown},   /* longer, */
-                 {0, ROOM - 1, 0, unknown},   /* shorter, */
-                 {0, UINT64_MAX, 0, unknown}, /* endless */
-                 {0, ROOM, 1, forged},        /* no chunk begins there */
-                 {0, ROOM, CHUNK, forged},    /* behind its end */
-                 {0, UINT64_MAX, UINT64_MAX - CHUNK + 1, unknown}};
+    } wrong[] = {{1, ROOM, 0, unknown},             /* another message */
+                 {0, ROOM + 1, 0, unknown},         /* longer, */
+                 {0, ROOM - 1, 0, unknown},         /* shorter, */
+                 {0, UINT64_MAX, 0, unknown},       /* endless */
+                 {0, ROOM, 1, forged},              /* no chunk begins there */
+                 {0, ROOM, EXCHANGE_CHUNK, forged}, /* behind its end */
+                 {0, UINT64_MAX, UINT64_MAX - EXCHANGE_CHUNK + 1, unknown}};
     struct hostile h;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const struct lane_frame f = chunk(wrong[i].mb, wrong[i].size, wrong[i].offset);
@@ -236,7 +236,7 @@ static void what_means_nothing_changes_nothing(void **state)
         f[i] = (struct lane_frame){.type = i % 2 ? FRAME_ACK : FRAME_CREDIT,
                                    .key = key_of(i % 2 ? i : 3),
                                    .size = UINT64_MAX,
-                                   .offset = i % 2 ? CHUNK * UINT64_C(1000000) : 0};
+                                   .offset = i % 2 ? EXCHANGE_CHUNK * UINT64_C(1000000) : 0};
     for (int i = 0; i < 100; i++)
         say(&h, f, BATCH);
     const struct lane_frame good = chunk(0, ROOM, 0);
