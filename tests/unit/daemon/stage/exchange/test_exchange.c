@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Data connections of stages over a socket pair: sizes, order, credits, endings and their
- * sentences. */
+ * Data connections of stages over a socket pair: sizes, keys, endings and their sentences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +8,6 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -17,105 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/stage/exchange/exchange_impl.h"
-#include "daemon/common/progress.h"
-
-struct pair {
-    struct progress progress[2];
-    struct exchange *x[2]; /* rank 0 and rank 1 */
-};
-
-static void seals(struct seal *a_to_b, struct seal *b_to_a)
-{
-    uint8_t key[32] = {1};
-    seal_init(a_to_b, key, SEAL_CHACHA20_POLY1305);
-    key[0] = 2;
-    seal_init(b_to_a, key, SEAL_CHACHA20_POLY1305);
-}
-
-/* One end is an exchange, the other a bare socket. */
-static int half(struct pair *p)
-{
-    int fd[2];
-    struct seal there, back;
-    struct err err = {""};
-    memset(p, 0, sizeof *p);
-    seals(&there, &back);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    assert_int_equal(exchange_new(&p->x[0], &p->progress[0], &err), 0);
-    assert_int_equal(exchange_add(p->x[0], 1, 1, fd[0], &there, &back, &err), 0);
-    return fd[1];
-}
-
-static void join(struct pair *p)
-{
-    struct seal there, back;
-    struct err err = {""};
-    int fd = half(p);
-    seals(&there, &back);
-    assert_int_equal(exchange_new(&p->x[1], &p->progress[1], &err), 0);
-    assert_int_equal(exchange_add(p->x[1], 0, 1, fd, &back, &there, &err), 0);
-}
-
-static void part(struct pair *p)
-{
-    exchange_free(p->x[0]);
-    exchange_free(p->x[1]);
-}
-
-static struct msg_key key_of(uint32_t mb)
-{
-    return (struct msg_key){7, MSG_ACT, 1, mb};
-}
-
-static void fill(uint8_t *at, size_t n, uint32_t seed)
-{
-    for (size_t i = 0; i < n; i++)
-        at[i] = (uint8_t)(seed * 31 + i * 7 + (i >> 8));
-}
-
-static void send_one(struct exchange *x, uint32_t to, uint32_t mb, size_t n)
-{
-    struct msg_key key = key_of(mb);
-    uint8_t *buffer = exchange_buffer(x, n);
-    assert_non_null(buffer);
-    assert_int_equal((uintptr_t)buffer % 64, 0);
-    fill(buffer, n, mb);
-    assert_int_equal((mb % 2 ? exchange_queue : exchange_send)(x, to, &key, buffer, n), 0);
-    exchange_kick(x);
-}
-
-static void post(struct exchange *x, uint32_t from, uint32_t mb, size_t n, bool variable)
-{
-    struct msg_key key = key_of(mb);
-    assert_int_equal(exchange_post(x, from, &key, n, variable), 0);
-    exchange_kick(x);
-}
-
-static int await(struct exchange *x, uint32_t from, uint32_t mb)
-{
-    struct msg_key key = key_of(mb);
-    int r;
-    while (!(r = exchange_ready(x, from, &key)))
-        exchange_wait(x);
-    return r;
-}
-
-static void receive(struct exchange *x, uint32_t from, uint32_t mb, size_t want)
-{
-    struct msg_key key = key_of(mb);
-    size_t n = 0;
-    assert_int_equal(await(x, from, mb), 1);
-    uint8_t *buffer = exchange_take(x, from, &key, &n), *expected = test_malloc(want + 1);
-    assert_non_null(buffer);
-    assert_int_equal(n, want);
-    fill(expected, want, mb);
-    assert_memory_equal(buffer, expected, want);
-    test_free(expected);
-    exchange_release(x, buffer);
-    assert_null(exchange_take(x, from, &key, &n)); /* once */
-    exchange_kick(x);
-}
+#include "tests/unit/daemon/stage/exchange/exchange_pair.h"
 
 /* --- messages --------------------------------------------------------------------------------- */
 
@@ -218,99 +118,6 @@ static void a_lane_with_nothing_to_say_changes_its_key(void **state)
     assert_true(atomic_load(&p.progress[0].lanes[0].keyed_us) > first);
     close(fd);
     exchange_free(p.x[0]);
-}
-
-/* What an exchange sends of its own accord, in the time that it would take to. */
-static bool is_quiet(int fd)
-{
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    return poll(&ready, 1, 50) == 0;
-}
-
-/* One record of so many frame heads, and nothing behind it. */
-static void expect_heads(int fd, size_t heads)
-{
-    uint8_t record[1000];
-    const size_t n = SEAL_HEAD + heads * HEAD + SEAL_TAG;
-    assert_int_equal(recv(fd, record, n, MSG_WAITALL), n);
-    assert_true(is_quiet(fd));
-}
-
-/* Each record on its way interrupts somebody who computes. */
-static void what_is_told_together_goes_together(void **state)
-{
-    (void)state;
-    struct pair p;
-    const int fd = half(&p);
-    post(p.x[0], 1, 0, 10, false);
-    expect_heads(fd, 1);
-    for (uint32_t i = 1; i < 4; i++) {
-        const struct msg_key key = key_of(i);
-        assert_int_equal(exchange_post(p.x[0], 1, &key, 10, false), 0);
-        assert_true(is_quiet(fd));
-    }
-    exchange_kick(p.x[0]);
-    expect_heads(fd, 3);
-    exchange_free(p.x[0]);
-    close(fd);
-}
-
-/* What the receiver has no room for waits, and nothing behind it does. */
-static void credits_decide_the_order(void **state)
-{
-    (void)state;
-    struct pair p;
-    join(&p);
-    for (uint32_t i = 0; i < 4; i++)
-        send_one(p.x[0], 1, i, 1000);
-    assert_int_equal(exchange_room(p.x[0], 1, 5), 1);
-    assert_int_equal(exchange_room(p.x[0], 1, 4), 0);
-    post(p.x[1], 0, 2, 1000, false);
-    receive(p.x[1], 0, 2, 1000);
-    struct msg_key first = key_of(0);
-    assert_int_equal(exchange_ready(p.x[1], 0, &first), 0);
-    for (uint32_t i = 0; i < 4; i++)
-        if (i != 2)
-            post(p.x[1], 0, i, 1000, false);
-    receive(p.x[1], 0, 3, 1000);
-    receive(p.x[1], 0, 1, 1000);
-    receive(p.x[1], 0, 0, 1000);
-    assert_int_equal(exchange_flush(p.x[0], 10), 0);
-    assert_int_equal(exchange_room(p.x[0], 1, 1), 1);
-    part(&p);
-}
-
-/* Copies of what a job trains are large, and the step that follows them is in a hurry. */
-static void what_goes_last_stands_in_nobodys_way(void **state)
-{
-    (void)state;
-    static const uint32_t order[] = {2, 0, 1};
-    struct pair p;
-    join(&p);
-    for (uint32_t i = 0; i < 3; i++) {
-        const struct msg_key key = key_of(i);
-        void *buffer = exchange_buffer(p.x[0], 600000);
-        assert_non_null(buffer);
-        fill(buffer, 600000, i);
-        assert_int_equal((i < 2 ? exchange_queue_last : exchange_queue)(p.x[0], 1, &key, buffer, 600000), 0);
-        assert_int_equal(exchange_room(p.x[0], 1, 1), i < 2);
-    }
-    pthread_mutex_lock(&p.x[0]->lock);
-    const struct outbox *out = p.x[0]->neighbors[0].out;
-    for (uint32_t i = 0; i < 3; i++, out = out->next)
-        assert_int_equal(out->key.mb, order[i]);
-    assert_null(out);
-    pthread_mutex_unlock(&p.x[0]->lock);
-    for (uint32_t i = 0; i < 3; i++)
-        post(p.x[1], 0, i, 600000, false);
-    exchange_kick(p.x[0]);
-    for (uint32_t i = 0; i < 3; i++)
-        receive(p.x[1], 0, i, 600000);
-    send_one(p.x[0], 1, 3, 10); /* the queue is whole */
-    post(p.x[1], 0, 3, 10, false);
-    receive(p.x[1], 0, 3, 10);
-    assert_int_equal(exchange_flush(p.x[0], 10), 0);
-    part(&p);
 }
 
 static void keys_differ_in_every_part(void **state)
@@ -600,9 +407,6 @@ int main(void)
         cmocka_unit_test(old_keys_are_left_behind),
         cmocka_unit_test(a_lane_with_nothing_to_say_changes_its_key),
         cmocka_unit_test(both_ways_at_once),
-        cmocka_unit_test(what_is_told_together_goes_together),
-        cmocka_unit_test(credits_decide_the_order),
-        cmocka_unit_test(what_goes_last_stands_in_nobodys_way),
         cmocka_unit_test(keys_differ_in_every_part),
         cmocka_unit_test(a_variable_message_may_be_shorter),
         cmocka_unit_test(buffers_are_used_again),
