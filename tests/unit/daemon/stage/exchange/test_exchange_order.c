@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a data connection sends first: what there is room for, what is in a hurry, and what is told
+ * What a data connection sends first: what there is room for, what is in a hurry, and what is said
  * together at once. */
 #include <setjmp.h>
 #include <stdarg.h>

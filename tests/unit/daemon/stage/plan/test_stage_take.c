@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which nodes --parallel auto tries, in which order, and what it says of tries that fail. What
- * makes a plan is linked away (-Wl,--wrap): it fails as it is told to. */
+ * makes a plan is linked away (-Wl,--wrap): it fails with the codes of a test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "engine/pipe/parallel.h"
 #include "tests/unit/daemon/stage/plan/planning.h"
 
-/* --- plans as they are told ------------------------------------------------------------------- */
+/* --- plans that fail -------------------------------------------------------------------------- */
 
 int __wrap_head_split_on_nodes(struct head *h, struct err *err);
 int __wrap_stage_shared_note(struct head *h, struct err *err);
@@ -31,7 +31,7 @@ void __wrap_layouts_free(struct layouts *layouts);
 static const int *codes; /* of each try */
 static size_t tries;
 
-static int told(struct err *err)
+static int try_next(struct err *err)
 {
     const int e = codes[tries++];
     return e ? err_set(err, e, "try %zu", tries) : 0;
@@ -42,7 +42,7 @@ int __wrap_head_split_on_nodes(struct head *h, struct err *err)
     const double fast = h->plan.ranks == 2 ? 1 : 2;
     json_decref(h->planning.speed);
     h->planning.speed = json_pack("{s:f s:f}", "prompt_seconds", fast, "token_seconds", 0.0);
-    return told(err);
+    return try_next(err);
 }
 
 int __wrap_stage_shared_note(struct head *h, struct err *err)
@@ -160,10 +160,10 @@ static void every_shape_is_tried(void **state)
     }
 }
 
-static int try_three(size_t *n, struct answer_layout list[3], const int told_codes[3], struct err *err)
+static int try_three(size_t *n, struct answer_layout list[3], const int given[3], struct err *err)
 {
     struct head *h = open_head(3);
-    codes = told_codes;
+    codes = given;
     for (size_t i = 0; i < 3; i++)
         list[i] = (struct answer_layout){(2u << i) - 1, 1, i + 1, 0, 0, INFINITY};
     *n = 3;
@@ -200,11 +200,11 @@ static void another_error_ends_the_tries(void **state)
 
 /* --- what a search has found ------------------------------------------------------------------ */
 
-static int split(const int *told_codes, struct err *err)
+static int split(const int *given, struct err *err)
 {
     struct head *h = open_head(2);
     h->plan.training = true;
-    codes = told_codes;
+    codes = given;
     const int e = head_split(h, err);
     planning_close(&planning);
     return e;
