@@ -82,6 +82,15 @@ simulate --nodes 2 --tp 2 --layers 2 --microbatches 1 --fwd-ms 2000 --bwd-ms 400
 # A message of 4 MiB takes 1 s. A layer: 1 s each for F, I and W; 4, 7 and 2 gatherings of 0.25 s and half of 2.5, 3 and 0.5 messages; and 7 at the end.
 jq -e '.tp == 2 and .nodes == 2 and .stages == 1 and (.seconds - 2 * (3 + 20 * 0.25 + 3) | . < 1e-6 and . > -1e-6) and .per_node[0].gathered_bytes == 2 * 3 * 4194304 and
     (.per_node | length) == 1' out >/dev/null || fail "what nodes that share a stage gather: $(cat out)"
+# Each node works out all of an adapter's gradients: 2 s of W, and nothing is gathered for it unless it is said.
+shared_adapter() {
+    simulate --nodes 2 --tp 2 --layers 2 --microbatches 1 --fwd-ms 2000 --bwd-ms 4000 --dim 1024 --tokens 1024 --link-gbps 0.033554432 --latency-us 250000 \
+        --adapters 1 --steps 1 --gather-fwd 2.5 --gather-bwd 3 --json "$@" || fail "simulate --tp --adapters: $(cat err)"
+}
+shared_adapter
+jq -e '.seconds - 2 * (4 + 11 * 0.25 + 2.75) | . < 1e-6 and . > -1e-6' out >/dev/null || fail "an adapter on nodes that share a stage: $(cat out)"
+shared_adapter --gather-weights 0.5
+jq -e '.seconds - 2 * (4 + 13 * 0.25 + 3) | . < 1e-6 and . > -1e-6' out >/dev/null || fail "outputs gathered for an adapter: $(cat out)"
 simulate --nodes 4 --tp 2 --scale-to 16 --csv || fail "simulate --tp --scale-to"
 equal "sizes of rings whose stages are shared" "$(cut -d, -f1,3 out | tr '\n' ' ')" "nodes,layers 4,16 8,32 16,64 "
 simulate --nodes 4 --tp 3 && fail "stages of unlike numbers of nodes"

@@ -60,30 +60,25 @@ static double gather(const struct forecast_request *req, double times, double by
     return req->slices > 1 ? times * req->latency + others_of(req, bytes) / req->rate : 0;
 }
 
-/* W wants whole what the inside of attention and MLP gave: outputs but for those of two widths. An
- * adapter's W wants none of it. */
-static double gathered_weights(const struct forecast_request *req)
-{
-    return req->adapters ? 0 : fmax(req->gathered - 2 * req->message, 0);
-}
-
 /* Of a layer and microbatch; r: its forward done again. */
 static struct sched_cost gather_cost(const struct forecast_request *req)
 {
     const double forward = gather(req, FORWARD_TIMES, req->gathered);
-    return (struct sched_cost){.f = forward,
-                               .i = gather(req, BACK_TIMES, req->gathered_back),
-                               .w = req->adapters ? 0 : gather(req, WEIGHTS_TIMES, gathered_weights(req)),
-                               .r = forward};
+    return (struct sched_cost){
+        .f = forward,
+        .i = gather(req, BACK_TIMES, req->gathered_back),
+        .w = req->gathered_weights > 0 ? gather(req, WEIGHTS_TIMES, req->gathered_weights) : 0,
+        .r = forward};
 }
 
+/* Factors are whole on each node, and so is W, which gives the gradients of factors alone. */
 static struct sched_cost layer_cost(const struct forecast_request *req)
 {
     const struct sched_cost more = gather_cost(req);
     const double part = 1 / slices_of(req);
     return (struct sched_cost){.f = part * req->forward + more.f,
                                .i = part * req->input + more.i,
-                               .w = part * req->weights + more.w,
+                               .w = (req->adapters ? 1 : part) * req->weights + more.w,
                                .r = part * req->forward + more.r};
 }
 
@@ -244,7 +239,7 @@ static void add_gathered(struct forecast_node *node, const struct making *m, con
     const double times = (is_forward || again) ? 1 : 0;
     node->gathering += layers * (times * each.f + (goes_back ? each.i : 0) + (has_weights ? each.w : 0));
     node->gathered += layers * others_of(req, times * req->gathered + (goes_back ? req->gathered_back : 0) +
-                                                  (has_weights ? gathered_weights(req) : 0));
+                                                  (has_weights ? req->gathered_weights : 0));
 }
 
 static void account(struct making *m, uint32_t rank)

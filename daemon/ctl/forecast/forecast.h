@@ -28,6 +28,7 @@ struct forecast_request {
     size_t slices;
     double gathered, gathered_back; /* bytes of a layer and microbatch that are cut so, going forward and
                                        going back to its input: those of all of these nodes together */
+    double gathered_weights;        /* and for W; 0 = it wants none */
     enum forecast_overlap overlap;
     double forward, input, weights; /* seconds of a layer and microbatch: F, I, W */
     double rate, latency;           /* of a link: bytes a second each way, seconds */

@@ -5,6 +5,7 @@
  * daemon. One thread. */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,15 @@ static enum forecast_recompute recompute_of(const struct ctl *ctl)
                                           sizeof recompute_names / sizeof *recompute_names);
 }
 
+/* A model's W wants whole what the inside of attention and MLP gave: of what these gather, all but
+ * their outputs. */
+static double gathered_weights(const struct ctl *ctl, const struct forecast_request *req)
+{
+    if (opts_is_set(ctl->opts, "gather-weights"))
+        return req->message * opts_float(ctl->opts, "gather-weights");
+    return req->adapters ? 0 : fmax(req->gathered - 2 * req->message, 0);
+}
+
 static int read_request(struct forecast_request *ret, const struct ctl *ctl)
 {
     double forward = opts_float(ctl->opts, "fwd-ms") / 1e3, backward = ms_of(ctl, "bwd-ms", 2 * forward),
@@ -103,6 +113,7 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
     ret->kept = ret->message * opts_float(ctl->opts, "kept");
     ret->gathered = ret->message * opts_float(ctl->opts, "gather-fwd");
     ret->gathered_back = ret->message * opts_float(ctl->opts, "gather-bwd");
+    ret->gathered_weights = gathered_weights(ctl, ret);
     return CTL_OK;
 }
 
@@ -303,13 +314,13 @@ static int check_kind(const struct ctl *ctl, bool serves)
                                              "token-us",   "streams",      "prompt-tokens",
                                              "max-tokens", "max-num-seqs", "prefill-step-size",
                                              "vocab"},
-                             *const of_training[] = {"microbatches",   "schedule", "chunks",
-                                                     "recompute",      "memory",   "adapters",
-                                                     "steps",          "fwd-ms",   "bwd-ms",
-                                                     "weights-ms",     "tokens",   "number-bytes",
-                                                     "kept",           "params",   "param-bytes",
-                                                     "adapter-params", "replicas", "grad-bytes",
-                                                     "grad-overlap",   "grow",     "gather-bwd"};
+                             *const of_training[] = {
+                                 "microbatches", "schedule",      "chunks",       "recompute",
+                                 "memory",       "adapters",      "steps",        "fwd-ms",
+                                 "bwd-ms",       "weights-ms",    "tokens",       "number-bytes",
+                                 "kept",         "params",        "param-bytes",  "adapter-params",
+                                 "replicas",     "grad-bytes",    "grad-overlap", "grow",
+                                 "gather-bwd",   "gather-weights"};
     const char *const *others = serves ? of_training : of_serving;
     const size_t n =
         serves ? sizeof of_training / sizeof *of_training : sizeof of_serving / sizeof *of_serving;

@@ -22,8 +22,10 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "1",
      .min = 1,
      .max = SLICE_MOST,
-     .help = "number of nodes that share each stage (tensor parallelism): a ring has --nodes / N stages, or "
-             "that many for each chunk, and each node does an N-th of a layer's work"},
+     .help =
+         "number of nodes that share each stage (tensor parallelism): a ring has --nodes / N stages, or "
+         "that many for each chunk, and each node does an N-th of a layer's work, but with --adapters all "
+         "of --weights-ms"},
     {.name = "gather-fwd",
      .type = OPT_FLOAT,
      .placeholder = "N",
@@ -40,6 +42,15 @@ const struct opt_def ctl_simulate_options[] = {
      .max = 1e6,
      .help = "with --tp: gradients of a layer that its nodes gather going back to its input, in sizes of one "
              "message"},
+    {.name = "gather-weights",
+     .type = OPT_FLOAT,
+     .placeholder = "N",
+     .min = 0,
+     .max = 1e6,
+     .help =
+         "with --tp: outputs of a layer's inside that its nodes gather for gradients of weights, in sizes "
+         "of one message (default: --gather-fwd less 2; with --adapters 0, which is right unless they "
+         "train the output of attention or the down projection)"},
     {.name = "layers",
      .type = OPT_INT,
      .placeholder = "N",

@@ -208,6 +208,7 @@ static const struct forecast_request shared = {.schedule = "1f1b",
                                                .slices = 2,
                                                .gathered = 650,
                                                .gathered_back = 1050,
+                                               .gathered_weights = 450,
                                                .forward = 1,
                                                .input = 1,
                                                .weights = 1,
@@ -223,8 +224,8 @@ static void nodes_that_share_a_stage_gather(void **state)
 {
     (void)state;
     const double forward = 0.5 + 4 * 0.25 + 325 / 100.0, input = 0.5 + 7 * 0.25 + 525 / 100.0,
-                 weights = 0.5 + 2 * 0.25 + 225 / 100.0, /* not the two outputs of a message each */
-        update = 7 * 0.25 + 400 * 4 / 2 / 100.0;         /* half of 400 gradients of a layer */
+                 weights = 0.5 + 2 * 0.25 + 225 / 100.0,
+                 update = 7 * 0.25 + 400 * 4 / 2 / 100.0; /* half of 400 gradients of a layer */
     struct forecast f = make(&shared);
     assert_float_equal(f.updating, 2 * update, 1e-9);
     assert_float_equal(f.seconds, 2 * (forward + input + weights + update), 1e-9);
@@ -236,18 +237,25 @@ static void nodes_that_share_a_stage_gather(void **state)
     assert_float_equal(f.node[0].memory, 2 * (100 + 900 / 2.0) + 800 * 16, 1e-9);
     forecast_done(&f);
 
-    /* An adapter: W gathers nothing, and neither does the update. */
+    /* An adapter: each node does all of W, and the update gathers nothing. */
     struct forecast_request req = shared;
     req.adapters = 1;
     f = make(&req);
-    assert_float_equal(f.seconds, 2 * (forward + input + 0.5), 1e-9);
+    assert_float_equal(f.seconds, 2 * (forward + input + weights + 0.5), 1e-9);
+    assert_float_equal(f.node[0].gathered, 2 * (325 + 525 + 225), 1e-9);
+    forecast_done(&f);
+
+    /* Of other matrices than outputs and down projections, W gathers nothing either. */
+    req.gathered_weights = 0;
+    f = make(&req);
+    assert_float_equal(f.seconds, 2 * (forward + input + 1), 1e-9);
     assert_float_equal(f.node[0].gathered, 2 * (325 + 525), 1e-9);
     forecast_done(&f);
 
     /* A forward that is done again gathers again. */
     req.recompute = FORECAST_LAYER;
     f = make(&req);
-    assert_float_equal(f.seconds, 2 * (2 * forward + input + 0.5), 1e-9);
+    assert_float_equal(f.seconds, 2 * (2 * forward + input + 1), 1e-9);
     assert_float_equal(f.node[0].gathered, 2 * (2 * 325 + 525), 1e-9);
     forecast_done(&f);
 }
