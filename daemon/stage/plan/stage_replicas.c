@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/stage/plan/stage_alike.h"
 #include "daemon/stage/plan/stage_of_plan.h"
@@ -214,28 +215,51 @@ struct slice_traffic slices_traffic(const struct job_plan *p, const struct confi
                                   rows * ((double)wide * others + scores) * sizeof(float)};
 }
 
+/* What the gradients of a layer's matrices want whole of the inside of attention and MLP. */
+struct inside {
+    const struct config *config;
+    double times, width;
+};
+
+/* Matrices that lead from an inside back to the model's width; of an expert's tokens, as many as of
+ * the others. */
+static int count_inside(void *arg, const struct param_def *def)
+{
+    static const char *const leads_back[] = {".o_proj.", ".down_proj.", ".w2."};
+    struct inside *n = arg;
+    const struct config_moe *m = &n->config->moe;
+    const bool reads = def->cols && (def->role == PARAM_FULL || def->role == PARAM_A),
+               is_expert = strstr(def->name, ".experts.");
+    for (size_t i = 0; reads && i < sizeof leads_back / sizeof *leads_back; i++)
+        if (strstr(def->name, leads_back[i])) {
+            n->times++;
+            n->width += (double)def->cols * (is_expert ? (double)m->chosen / (double)m->experts : 1);
+        }
+    return 0;
+}
+
 struct slice_trains slices_trains(const struct job_plan *p, const struct config *c, size_t unit, double rows)
 {
     enum { ATTENTION = 4, MLP = 3, EXPERTS_BACK = 5 }; /* matrices, and what is gathered going back */
     const double others = (double)(p->slices - 1) / (double)p->slices, each = rows * others * sizeof(float);
-    const bool full = p->tune.kind == TUNE_FULL, inner = unit && unit <= c->layers;
+    const bool inner = unit && unit <= c->layers;
     const struct config_moe *m = &c->moe;
     const bool has_experts = inner && config_has_experts(c, unit - 1),
                is_dense = !has_experts || m->shared_ffn;
-    const size_t chosen = has_experts ? m->chosen * m->ffn : 0, ffn = !has_experts ? c->ffn : m->shared_ffn,
-                 experts = has_experts ? m->experts : 0;
-    const size_t inside = c->heads * c->head + ffn + chosen;
+    const size_t chosen = has_experts ? m->chosen * m->ffn : 0, ffn = !has_experts ? c->ffn : m->shared_ffn;
+    struct inside inside = {.config = c};
     /* Of experts the activations and their gradients, then those of gate and up. */
     const size_t back = (c->heads + 2 * c->kv_heads) * c->head + c->dim + is_dense * (2 * ffn + c->dim) +
                         has_experts * (4 * chosen + c->dim);
     struct slice_trains t = {.forward = slices_traffic(p, c, unit, rows)};
     if (unit > c->layers)
         t.forward = (struct slice_traffic){2, each * (double)(c->vocab + c->dim)};
-    if (inner)
+    if (inner) {
         t.input = (struct slice_traffic){ATTENTION + MLP * is_dense + EXPERTS_BACK * has_experts,
                                          each * (double)back};
-    if (inner && full)
-        t.weights = (struct slice_traffic){1 + is_dense + (double)experts, each * (double)inside};
+        tune_params(job_plan_tune(p, 0), family_find(c->family), c, unit, count_inside, &inside);
+    }
+    t.weights = (struct slice_traffic){inside.times, each * inside.width};
     struct counting shared = {.part = {0, 1, {0, 1}}};
     count_unit(&shared, &(struct counted){p, c, UNIT_GRADS, 1}, 0, unit);
     t.update = (struct slice_traffic){(double)shared.parts, (double)shared.in_parts * others * sizeof(float)};

@@ -22,9 +22,7 @@ struct slice_traffic {
 };
 struct slice_traffic slices_traffic(const struct job_plan *plan, const struct config *config, size_t unit,
                                     double rows);
-/* The same of a job that trains, forward and back: where factors are trained on
- * an output's or a down projection, two gatherings are left out. And of what is trained, once a
- * step. */
+/* The same of a job that trains, forward and back; and of what is trained, once a step. */
 struct slice_trains {
     struct slice_traffic forward, input, weights, update;
 };

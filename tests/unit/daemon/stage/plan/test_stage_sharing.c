@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include "daemon/stage/plan/stage_replicas.h"
 #include "daemon/stage/plan/stage_sharing.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/tiny.h"
@@ -58,10 +59,59 @@ static void a_slice_sends_only_its_own_gradients(void **state)
     temp_dir_free(&cache);
 }
 
+/* --- what W reads ----------------------------------------------------------------------------- */
+
+/* As gqa.c, mlp.c and moe.c gather it, of two slices: in times, and widths of the inside. */
+static void expect_weights(const struct config *c, enum tune_kind kind, const char *targets, double times,
+                           double width)
+{
+    static struct job_plan plan;
+    struct err err = {""};
+    plan = (struct job_plan){.slices = 2, .tune = {.kind = kind, .rank = 4, .end_layer = c->layers}};
+    if (kind == TUNE_LORA && tune_targets(&plan.tune, family_find(c->family), c, targets, &err))
+        fail_msg("%s", err.text);
+    const struct slice_trains t = slices_trains(&plan, c, 1, 10);
+    assert_float_equal(t.weights.times, times, 0);
+    assert_float_equal(t.weights.bytes, 10 * width / 2 * sizeof(float), 1e-6);
+    assert_float_equal(slices_trains(&plan, c, 0, 10).weights.times, 0, 0);
+    assert_float_equal(slices_trains(&plan, c, c->layers + 1, 10).weights.times, 0, 0);
+}
+
+/* Factors as well as whole matrices want what goes into an output or a down projection. */
+static void gradients_want_the_inside_whole(void **state)
+{
+    (void)state;
+    const struct config c = {.family = "llama",
+                             .layers = 2,
+                             .dim = 64,
+                             .ffn = 200,
+                             .vocab = 64,
+                             .heads = 8,
+                             .kv_heads = 4,
+                             .head = 16};
+    expect_weights(&c, TUNE_FULL, NULL, 2, 128 + 200);
+    expect_weights(&c, TUNE_LORA, "all-linear", 2, 128 + 200);
+    expect_weights(&c, TUNE_LORA, "o_proj", 1, 128);
+    expect_weights(&c, TUNE_LORA, "down_proj,q_proj", 1, 200);
+    expect_weights(&c, TUNE_LORA, "q_proj,v_proj,up_proj", 0, 0);
+
+    const struct config sparse = {.family = "minimax_m2",
+                                  .layers = 2,
+                                  .dim = 64,
+                                  .vocab = 64,
+                                  .heads = 8,
+                                  .kv_heads = 4,
+                                  .head = 16,
+                                  .moe = {.experts = 4, .chosen = 2, .ffn = 100}};
+    expect_weights(&sparse, TUNE_FULL, NULL, 1 + 4, 128 + 2 * 100);
+    expect_weights(&sparse, TUNE_LORA, "w2", 4, 2 * 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slice_sends_only_its_own_gradients),
+        cmocka_unit_test(gradients_want_the_inside_whole),
     };
     return cmocka_run_group_tests_name("stage_sharing", tests, NULL, NULL);
 }
