@@ -32,7 +32,7 @@ struct parallel_sharing {
     /* By how many nodes share a stage, from 2 on: the cuts of the request, with what a slice costs
      * and takes; NULL: so many cannot share one. */
     const struct parallel_cut *cut[PARALLEL_MOST_SLICES + 1];
-    /* With `cut`: [layers + 2] bytes of the gradients of a slice. NULL: as many as of whole units. */
+    /* With `cut`: [layers + 2] bytes of a slice's gradients. NULL: as many as of whole units. */
     const size_t *grads[PARALLEL_MOST_SLICES + 1];
     /* Seconds in which those nodes (node: [slices]) gather what they compute of a unit, of a
      * microbatch; u: of a step. NULL: that takes no time. */
@@ -106,8 +106,8 @@ void parallel_question_done(struct parallel_question *question);
 void parallel_deal_out(size_t *ret, const double *speed, size_t replicas, size_t groups);
 /* Nodes of the tree of sums (num/sum_tree.h) that a replica sends, of the one that sends most. */
 size_t parallel_most_sums(const size_t *share, size_t replicas, size_t groups);
-/* Of a byte that a rank gives the next one a copy of; node: [ranks], of each rank. A ring may be gone
- * round either way: of both neighbours it is the farther. One rank alone gives none. */
+/* Of a byte that a rank gives the next one a copy of; node: [ranks], of each rank. A ring may be
+ * gone round either way: of both neighbours it is the farther. One rank alone gives none. */
 struct planner_copy parallel_copy(const struct parallel_request *req, const size_t *node, size_t ranks,
                                   size_t rank);
 /* Bytes that a rank sends for each byte of its gradients, and gets. */

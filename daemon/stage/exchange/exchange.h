@@ -25,7 +25,7 @@ struct exchange;
 enum {
     /* Payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping. */
     EXCHANGE_CHUNK = 256 * 1024,
-    /* A chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it. */
+    /* A chunk of fewer bytes is sealed, sent and opened sooner than a thread wakes for it. */
     EXCHANGE_SMALL = 64 * 1024,
 };
 

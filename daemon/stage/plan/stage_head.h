@@ -120,10 +120,10 @@ int head_open_draft(struct head *h, struct num *num, struct maps *maps, struct e
 /* Part of it (stage_take.c): the nodes that take part, the stages and where they lie, the layers of
  * each, slots and memory. */
 int head_split(struct head *h, struct err *err);
-/* −ENOSPC, −EINVAL: this plan cannot be, which says nothing of another one. */
-bool head_cannot_be(int code);
 /* The same on all nodes of the plan (stage_split.c). */
 int head_split_on_nodes(struct head *h, struct err *err);
+/* −ENOSPC, −EINVAL: this plan cannot be, which says nothing of another one. */
+bool head_cannot_be(int code);
 
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token
  * that ends a turn ends the answer too. */

@@ -515,3 +515,8 @@ int head_split_on_nodes(struct head *h, struct err *err)
     inputs_done(&in);
     return e;
 }
+
+bool head_cannot_be(int code)
+{
+    return code == -ENOSPC || code == -EINVAL;
+}

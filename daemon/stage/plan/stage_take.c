@@ -118,11 +118,6 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
     return e;
 }
 
-bool head_cannot_be(int code)
-{
-    return code == -ENOSPC || code == -EINVAL;
-}
-
 /* One of what was found: replicas, nodes, order and split. */
 static int take_found(struct head *h, struct layouts *layouts, size_t i, const json_t *all, struct err *err)
 {
