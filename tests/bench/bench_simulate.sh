@@ -1,7 +1,7 @@
 #!/bin/sh
 # What ringctl simulate says of rings that are at hand, term by term: two real daemons of one thread, each with a core of its own, against a
 # simulation that is given what one node takes for a layer, and the cable. Forwards done again, sums of gradients over a slow cable, nodes that
-# share a stage. Copies of what is trained are off: simulate does not know them.
+# share a stage, with what bench_slices says of messages as large. Copies of what is trained are off: simulate does not know them.
 # usage: bench_simulate.sh BUILD [ROW…]   (rows: pp gpipe again-stage again-layer dp tp). ALONE is put before each command that is
 # timed: one that waits for a quiet machine, say.
 # SPDX-License-Identifier: MIT
@@ -66,6 +66,13 @@ simulate() {
     read -r forward backward weights <"$work/costs"
     "$build/ringctl" simulate --json --fwd-ms "$forward" --bwd-ms "$backward" --weights-ms "$weights" "$@" | jq .seconds
 }
+# The line through what two messages take, in bytes: µs of none, and Gbit/s.
+gathering() {
+    small=$((dim * seq * 2)) large=$((inner * seq * 2))
+    ${ALONE:-} "$build/tests/bench/bench_slices" $((small / 1024)) $((large / 1024)) | awk -v small=$small -v large=$large '
+        /bare TCP, asleep/ {us[++n] = $8}
+        END {byte = (us[2] - us[1]) / (large - small); none = us[1] - small * byte; print (none > 0 ? none : 0), 8 / 1000 / byte}'
+}
 # show NAME TOOK SAID UNIT
 show() {
     awk -v name="$1" -v took="$2" -v said="$3" -v unit="$4" 'BEGIN {
@@ -82,14 +89,18 @@ for row; do
         cat "$work/all" "$work/said" >&2
         exit 1
     }
-    # A message of a pipeline takes 0.35 ms beside its bytes, and one of nodes that share 0.2 ms.
+    # A message of a pipeline takes 0.35 ms beside its bytes.
     case $row in
     pp) said=$(simulate --nodes 2 --microbatches 8 --schedule 1f1b --latency-us 350) ;;
     gpipe) said=$(simulate --nodes 2 --microbatches 8 --schedule gpipe --latency-us 350) ;;
     again-*) said=$(simulate --nodes 2 --microbatches 8 --schedule gpipe --latency-us 350 --recompute "${row#again-}") ;;
     # What goes either way passes one device, which has half of its rate for each.
     dp) said=$(simulate --nodes 1 --microbatches 4 --replicas 2 --link-gbps "$(awk -v m=$mbits 'BEGIN {print m / 2000}')") ;;
-    tp) said=$(simulate --nodes 2 --tp 2 --microbatches 8 --latency-us 200 --link-gbps 20 --gather-fwd 5.69 --gather-bwd 10.38) ;;
+    tp)
+        gathering >"$work/gathering"
+        read -r us gbps <"$work/gathering"
+        said=$(simulate --nodes 2 --tp 2 --microbatches 8 --latency-us "$us" --link-gbps "$gbps" --gather-fwd 5.69 --gather-bwd 10.38 --gather-weights 3.69)
+        ;;
     esac
     show "step, $row" "$(awk '{print 1000 * $1}' "$work/measured")" "$(awk -v s="$said" 'BEGIN {print 1000 * s}')" ms
 done

@@ -5,7 +5,8 @@
  * exchanged over a bare TCP connection by a thread that sleeps until they come, and by one that
  * never sleeps. Between two exchanges each process reads memory, as products do, so that nothing of
  * an exchange is left in a cache; only the exchanges are timed, with what one waits for the
- * other. */
+ * other.
+ * usage: bench_slices [KIB…]    (1 to 512 of each message; 4 and 16 are those of a token) */
 #include "tests/bench/bench.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@
 #include "daemon/stage/task/slice_lanes.h"
 #include "tests/bench/loopback.h"
 
-enum { REPEATS = 5, TIMES = 2000, WARM_UP = 200, SLICES = 2, MOST = 64 << 10, MEMORY = 4 << 20 };
+enum { REPEATS = 5, TIMES = 2000, WARM_UP = 200, SLICES = 2, MOST = 512 << 10, MEMORY = 4 << 20 };
+enum { KIB = 1024 / sizeof(float), LARGE = 64 * KIB, TIMES_OF_LARGE = 300 };
 
 static void fail(const char *what, int e)
 {
@@ -79,8 +81,9 @@ static void gathered(struct end *e, size_t n)
 /* µs of one. */
 static double time_of(struct end *e, exchange_fn *run, size_t n)
 {
+    const size_t times = n < LARGE ? TIMES : TIMES_OF_LARGE;
     double seconds = 0;
-    for (size_t i = 0; i < WARM_UP + TIMES; i++) {
+    for (size_t i = 0; i < WARM_UP + times; i++) {
         for (size_t at = 0; at < MEMORY / sizeof *e->memory; at++)
             e->read += e->memory[at];
         const double begin = bench_now();
@@ -88,7 +91,7 @@ static double time_of(struct end *e, exchange_fn *run, size_t n)
         if (i >= WARM_UP)
             seconds += bench_now() - begin;
     }
-    return 1e6 * seconds / TIMES;
+    return 1e6 * seconds / (double)times;
 }
 
 /* --- the rows --------------------------------------------------------------------------------- */
@@ -135,25 +138,38 @@ static void end_open(struct end *e, int fd, struct progress *progress)
     e->memory = memory;
 }
 
-static int run(struct end *e, int fd)
+/* Floats of each message; 0: nobody can gather so many KiB here. */
+static size_t floats_of(const char *kib)
 {
-    static const size_t floats[] = {1024, 4096};
+    const size_t n = strtoul(kib, NULL, 10);
+    return n <= MOST / 1024 ? n * KIB : 0;
+}
+
+static int run(struct end *e, int fd, char *const *kib)
+{
+    static char *const of_a_token[] = {"4", "16", NULL};
     struct progress *progress;
     struct err err;
     int page, r = progress_create(&progress, &page);
     if (r)
         bench_must(err_set(&err, r, "no page for progress: %s", strerror(-r)), &err);
     end_open(e, fd, progress);
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        measure(e, floats[i]);
+    for (kib = *kib ? kib : of_a_token; *kib; kib++)
+        measure(e, floats_of(*kib));
     exchange_flush(e->lanes.exchange, 1);
     exchange_free(e->lanes.exchange);
     progress_detach(progress);
     return e->read == 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    for (int i = 1; i < argc; i++)
+        if (!floats_of(argv[i])) {
+            fprintf(stderr, "bench_slices: a message has 1 to %zu KiB, not %s\n", (size_t)MOST / 1024,
+                    argv[i]);
+            return 2;
+        }
     int plain[SLICES], sealed[SLICES], status = 0;
     if (sodium_init() < 0) {
         fputs("bench_slices: libsodium cannot start\n", stderr);
@@ -167,7 +183,7 @@ int main(void)
     struct end e = {.self = child == 0, .bare = plain[child == 0]};
     close(plain[child != 0]);
     close(sealed[child != 0]);
-    const int failed = run(&e, sealed[child == 0]);
+    const int failed = run(&e, sealed[child == 0], argv + 1);
     if (!child)
         return failed;
     return waitpid(child, &status, 0) != child || status || failed;
