@@ -289,9 +289,9 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           OBJECT("life", .doc = "what its head keeps beside the record"),
           LIST("lines", .doc = "more of its history: of `[kind, line]`"),
           LIST("inputs", .doc = "the files that it reads, to be fetched: of `path`, `bytes`, `changed`"),
-          OBJECT("best", .doc =
-                             "of --early-stop, the best so far as of the save of `step`: `files` as above, "
-                             "to be fetched by `number`, in place of a job's")}},
+          OBJECT("best",
+                 .doc = "of --early-stop, the best so far as of the save of `step`: `files` as above, "
+                        "to be fetched by `number`, in place of a job's; other files get another number")}},
     [MESSAGE_DOSSIER_NOTED] = {"dossier-noted",
                                MESSAGE_FROM_ANYONE,
                                "it is kept, and the next may come; or why it is not kept",

@@ -98,7 +98,7 @@ curve 1 "$(jq .id "$work/undisturbed_early.json")" >"$work/undisturbed.curve"
 train early --wait-for 1
 step_of early 2
 deputy_of 5
-await_line "$(log_of "$deputy")" 'job 5: this node keeps the best so far of this job of n1, as of step 30' 60
+await_line "$(log_of "$deputy")" 'job 5: this node keeps the best so far of this job of n1, as of step ([3-9]|1[01])0' 60
 lost early
 await_line "$(log_of "$deputy")" 'job 5: this job of n1 is job [0-9]+ of this node from now on' 60
 here=$(sed -n 's/.*job 5: this job of n1 is job \([0-9]*\) of this node.*/\1/p' "$(log_of "$deputy")")

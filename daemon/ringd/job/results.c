@@ -96,6 +96,20 @@ static bool is_finished(const char *name)
     return *name != '.' && !(n > 4 && !strcmp(name + n - 4, ".tmp"));
 }
 
+bool results_is_name(const char *name)
+{
+    for (int depth = 1; depth <= DEPTH; depth++) {
+        const size_t n = strcspn(name, "/");
+        char *part = xstrndup(name, n);
+        const bool is_one = n && is_finished(part);
+        free(part);
+        if (!is_one || !name[n])
+            return is_one;
+        name += n + 1;
+    }
+    return false;
+}
+
 /* Takes over fd, a folder's. */
 static void list_folder(json_t *list, int fd, const char *before, int depth)
 {

@@ -9,6 +9,7 @@
 #define DAEMON_RESULTS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/common/job_spec.h"
@@ -33,6 +34,8 @@ char *results_of(const char *state_dir, uint64_t job, const struct job_spec *ask
  * adapter of a sweep), but for unfinished ones. The caller owns it; NULL with a sentence if the
  * folder cannot be read. */
 json_t *results_list(const char *folder, struct err *err);
+/* May results_list name a file like this? */
+bool results_is_name(const char *name);
 /* A file that results_list has named, open for reading, and its bytes. −ENOENT for any other name,
  * and −errno. */
 int results_open(const char *folder, const char *name, int *ret_fd, uint64_t *ret_bytes);

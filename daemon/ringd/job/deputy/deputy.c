@@ -60,10 +60,10 @@ char *deputy_folder(const struct deputy *d, uint64_t id)
 
 struct removing {
     struct aside_work work;
-    char *folder, *best; /* owned */
+    char *folder; /* owned */
 };
 
-static void remove_folder(const char *folder)
+void deputy_remove_folder(const char *folder)
 {
     for (size_t i = 0; i < FILE_SET_MOST; i++) {
         char *path = xasprintf("%s/%zu", folder, i), *temporary = xasprintf("%s.tmp", path);
@@ -75,29 +75,25 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-static void remove_both(struct aside_work *w)
+static void remove_aside(struct aside_work *w)
 {
-    const struct removing *r = (struct removing *)w;
-    remove_folder(r->folder);
-    remove_folder(r->best);
+    deputy_remove_folder(((struct removing *)w)->folder);
 }
 
 static void removing_free(struct aside_work *w)
 {
     struct removing *r = (struct removing *)w;
     free(r->folder);
-    free(r->best);
     free(r);
 }
 
-void deputy_drop_folder(struct deputy *d, uint64_t id)
+void deputy_drop_folder(const struct deputy *d, char *folder)
 {
     struct removing *r = xcalloc(1, sizeof *r);
-    *r = (struct removing){.work = {.run = remove_both, .done = removing_free, .drop = removing_free},
-                           .folder = deputy_folder(d, id),
-                           .best = best_folder(d, id)};
+    *r = (struct removing){.work = {.run = remove_aside, .done = removing_free, .drop = removing_free},
+                           .folder = folder};
     if (aside_run(d->setup.aside, &r->work))
-        removing_free(&r->work); /* it stays until the number is used again */
+        removing_free(&r->work); /* it stays: until the number is used again, or best_sweep */
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */
@@ -113,11 +109,12 @@ void deputy_put_note(const struct deputy *d, const struct dossier *x)
 {
     const struct origin at = deputy_at_head(x->head, x->job);
     json_t *note = json_pack(
-        "{s:I s:o s:s s:I s:o s:I s:o s:b s:I s:O* s:b s:I s:o*}", "id", (json_int_t)x->id, "head",
+        "{s:I s:o s:s s:I s:o s:I s:o s:b s:I s:O* s:b s:I s:o* s:o*}", "id", (json_int_t)x->id, "head",
         id_json(x->head), "name", x->name, "job", (json_int_t)x->job, "origin", origin_encode(&x->of),
         "attempt", (json_int_t)x->attempt, "nodes", job_nodes_encode(&x->nodes), "shrinks",
         (int)x->may_shrink, "wait_for", (json_int_t)x->wait_for, "inputs", x->inputs, "has_inputs",
-        (int)x->has_inputs, "seen", (json_int_t)x->seen, "best", best_encode(&x->best));
+        (int)x->has_inputs, "seen", (json_int_t)x->seen, "best", best_encode(&x->best), "coming",
+        best_encode(x->coming.files ? &x->coming : &x->fetched));
     note_put(d->setup.store, word, &at, note);
 }
 
@@ -138,7 +135,9 @@ static bool note_read(struct dossier *ret, const json_t *note)
     return ret->id >= STORE_FIRST_DOSSIER && ret->job && head && !id_parse(ret->head, head) &&
            origin_read(&ret->of, json_object_get(note, "origin")) &&
            job_nodes_read(&ret->nodes, json_object_get(note, "nodes")) &&
-           !file_set_check(ret->inputs, false, &err) && best_read(&ret->best, json_object_get(note, "best"));
+           !file_set_check(ret->inputs, false, &err) &&
+           best_read(&ret->best, json_object_get(note, "best")) &&
+           best_read(&ret->coming, json_object_get(note, "coming"));
 }
 
 static void dossier_free(struct dossier *x)
@@ -155,9 +154,11 @@ void deputy_forget(struct deputy *d, struct dossier *x, bool drops)
     struct dossier **at = &d->dossiers;
     const struct origin here = deputy_at_head(x->head, x->job);
     note_put(d->setup.store, word, &here, NULL);
+    best_stop(x);
     if (drops) {
         store_drop_job(d->setup.store, x->id);
-        deputy_drop_folder(d, x->id);
+        deputy_drop_folder(d, deputy_folder(d, x->id));
+        best_drop(d, x->id, &x->best);
     }
     while (*at != x)
         at = &(*at)->next;
@@ -352,7 +353,7 @@ static int take_news(struct deputy *d, struct dossier *x, const json_t *body, st
         return r;
     take_lines(d, x, json_object_get(body, "lines"));
     x->number = json_integer_value(json_object_get(body, "number"));
-    if (json_object_get(body, "record") || json_object_get(body, "inputs")) {
+    if (json_object_get(body, "record") || json_object_get(body, "inputs") || json_object_get(body, "best")) {
         x->seen = time(NULL);
         deputy_put_note(d, x);
     }
@@ -542,6 +543,7 @@ struct deputy *deputy_new(const struct deputy_setup *setup)
     d->timer = timer_new(setup->base, on_timer, d);
     read_notes(d);
     taken_read_notes(d);
+    best_sweep(d);
     d->setup.notes = NULL;
     return d;
 }

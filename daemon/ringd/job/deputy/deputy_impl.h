@@ -15,8 +15,8 @@ struct part_fetch;
 
 /* The folders "best" of a job with --early-stop, as of the save of a step. */
 struct best_files {
-    uint64_t step; /* 0: there was none */
-    json_t *files; /* owned: as file_set_list has them, below --adapter-out; NULL: none */
+    uint64_t step, number; /* the number is its head's for these files, and that of their folder here */
+    json_t *files;         /* owned: as file_set_list has them, below --adapter-out; NULL: none */
 };
 
 struct dossier {
@@ -36,12 +36,12 @@ struct dossier {
     json_t *inputs;    /* owned: their list */
     bool has_inputs;   /* they are here */
     char why_none[300];
-    struct part_fetch *fetch;       /* NULL: nothing is fetched */
-    struct best_files best, coming; /* what is here, and what the head has that is not */
-    uint64_t coming_number;         /* under which it is fetched */
-    struct part_fetch *best_fetch;  /* NULL: it is not */
-    struct instant best_retry;      /* not before; 0: at once */
-    int64_t seen;                   /* seconds since 1970: its head, when this was last looked at */
+    struct part_fetch *fetch; /* NULL: nothing is fetched */
+    /* What is here, what is fetched, and what the head has that is neither. */
+    struct best_files best, fetched, coming;
+    struct part_fetch *best_fetch; /* NULL: nothing is fetched */
+    struct instant best_retry;     /* not before; 0: at once */
+    int64_t seen;                  /* seconds since 1970: its head, when this was last looked at */
     bool was_reachable;
     struct instant lost, retry; /* since when it is out of reach; no claim before; 0: at once */
     struct instant heard;       /* the head of it, or it was asked whether it is still to be kept */
@@ -56,6 +56,7 @@ struct taken_job {
     uint64_t job, as;       /* its numbers there and here */
     uint64_t id;            /* of the folder of its inputs */
     json_t *inputs;         /* owned */
+    struct best_files best; /* here as long as these; of use until the coord has the job */
     bool is_told;           /* the head, since it is in reach */
     struct file_set *files; /* of its result; NULL: not opened yet */
     bool is_opening;
@@ -80,26 +81,33 @@ struct dossier *deputy_find(const struct deputy *d, const uint8_t head[16], uint
 void deputy_forget(struct deputy *d, struct dossier *x, bool drops);
 /* As notes name a dossier: by who heads the job now, and its number there. */
 struct origin deputy_at_head(const uint8_t head[16], uint64_t job);
-char *deputy_folder(const struct deputy *d, uint64_t id); /* the caller frees */
-void deputy_drop_folder(struct deputy *d, uint64_t id);   /* some time later; and that of its best */
+char *deputy_folder(const struct deputy *d, uint64_t id);      /* the caller frees */
+void deputy_remove_folder(const char *folder);                 /* waits for this node's disk */
+void deputy_drop_folder(const struct deputy *d, char *folder); /* some time later; takes it over */
 void deputy_put_note(const struct deputy *d, const struct dossier *x);
 
 void deputy_arm(struct deputy *d); /* its timer, for what is due next */
 
 /* deputy_best.c */
-char *best_folder(const struct deputy *d, uint64_t id); /* the caller frees */
 /* Of news: −EBADMSG with a sentence. */
 int best_take(struct dossier *x, const json_t *news, struct err *err);
 /* What is coming, if its head is in reach. */
 void best_fetch(struct deputy *d, struct dossier *x);
 bool best_waits(const struct dossier *x); /* for best_retry */
-void best_done(struct dossier *x);
+void best_stop(struct dossier *x);        /* nothing is fetched any more */
+void best_done(struct dossier *x);        /* its memory */
 /* For notes; NULL: there is none. */
 json_t *best_encode(const struct best_files *b);
 /* false: it is malformed. */
 bool best_read(struct best_files *ret, const json_t *note);
-/* Puts them where the result of the job lies on this node; the step they are of, 0: they are not
- * all there. Waits for this node's disk. */
+struct best_files best_copy(const struct best_files *b);
+void best_free(struct best_files *b);
+/* The files here of job `id`, and the set as well. */
+void best_drop(const struct deputy *d, uint64_t id, struct best_files *b);
+/* At start, with all notes read: what no note names goes. Waits for this node's disk. */
+void best_sweep(const struct deputy *d);
+/* Puts them where the result of the job lies on this node; the step they are of, 0: there are none,
+ * or they are not all there. Waits for this node's disk. */
 uint64_t best_bring(const struct deputy *d, uint64_t id, const struct best_files *b, const char *adapter_out);
 
 /* deputy_claim.c */

@@ -31,15 +31,16 @@ static const char word[] = "taken";
 static void put_note(const struct deputy *d, const struct taken_job *t)
 {
     const struct origin at = deputy_at_head(t->head, t->job);
-    json_t *note =
-        json_pack("{s:o s:s s:I s:I s:I s:O}", "head", id_json(t->head), "name", t->name, "job",
-                  (json_int_t)t->job, "as", (json_int_t)t->as, "id", (json_int_t)t->id, "inputs", t->inputs);
+    json_t *note = json_pack("{s:o s:s s:I s:I s:I s:O s:o*}", "head", id_json(t->head), "name", t->name,
+                             "job", (json_int_t)t->job, "as", (json_int_t)t->as, "id", (json_int_t)t->id,
+                             "inputs", t->inputs, "best", best_encode(&t->best));
     note_put(d->setup.store, word, &at, note);
 }
 
 static void taken_free(struct taken_job *t)
 {
     json_decref(t->inputs);
+    best_free(&t->best);
     file_set_drop(t->files);
     free(t);
 }
@@ -128,7 +129,8 @@ static void taken_drop(struct deputy *d, struct taken_job *t)
         at = &(*at)->next;
     *at = t->next;
     note_put(d->setup.store, word, &there, NULL);
-    deputy_drop_folder(d, t->id);
+    deputy_drop_folder(d, deputy_folder(d, t->id));
+    best_drop(d, t->id, &t->best);
     taken_free(t);
 }
 
@@ -153,7 +155,7 @@ static void end_passage(struct passage *p, const char *why)
     if (p->done)
         p->done(p->arg, why ? 0 : p->as, why);
     json_decref(p->inputs);
-    json_decref(p->best.files);
+    best_free(&p->best);
     loan_drop(p->loan);
     free(p);
 }
@@ -184,7 +186,8 @@ static void bring_state(const struct deputy *d, const struct passage *p, const j
     free(to);
 }
 
-/* The same of its best so far; the job is to know as of which step. */
+/* The same of its best so far; the job is to know as of which step. What its life says of that, if
+ * anything, is true of the disk of its old head. */
 static void bring_best(const struct deputy *d, const struct passage *p, json_t *entry)
 {
     const json_t *spec = json_object_get(json_object_get(entry, "record"), "spec");
@@ -233,7 +236,8 @@ static struct passage *passage_new(struct deputy *d, const struct taken_job *t, 
                           .as = t->as,
                           .id = t->id,
                           .inputs = json_deep_copy(t->inputs),
-                          .loan = loan_hold(loan)};
+                          .loan = loan_hold(loan),
+                          .best = best_copy(&t->best)};
     memcpy(p->from.id, t->head, sizeof p->from.id);
     snprintf(p->from.name, sizeof p->from.name, "%s", t->name);
     return p;
@@ -246,7 +250,8 @@ static struct taken_job *add(struct deputy *d, const struct dossier *x)
                             .job = x->job,
                             .as = store_next_job(d->setup.store),
                             .id = x->id,
-                            .inputs = json_deep_copy(x->inputs)};
+                            .inputs = json_deep_copy(x->inputs),
+                            .best = best_copy(&x->best)};
     memcpy(t->head, x->head, sizeof t->head);
     snprintf(t->name, sizeof t->name, "%s", x->name);
     d->taken = t;
@@ -270,7 +275,6 @@ void taken_begin(struct deputy *d, struct dossier *x, void (*done)(void *arg, ui
     struct passage *p = passage_new(d, t, loan);
     p->of = x->of;
     p->nodes = x->nodes;
-    p->best = (struct best_files){x->best.step, json_incref(x->best.files)};
     p->done = done;
     p->arg = arg;
     loan_drop(loan);
@@ -460,7 +464,7 @@ void taken_read_notes(struct deputy *d)
         const char *name = json_string_value(json_object_get(note, "name"));
         snprintf(t->name, sizeof t->name, "%s", name ? name : "?");
         if (!head || id_parse(t->head, head) || !t->job || !t->as || t->id < STORE_FIRST_DOSSIER ||
-            file_set_check(t->inputs, false, &err)) {
+            file_set_check(t->inputs, false, &err) || !best_read(&t->best, json_object_get(note, "best"))) {
             note_drop_row(d->setup.store, row);
             taken_free(t);
             continue;

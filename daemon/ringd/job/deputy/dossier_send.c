@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/aside.h"
@@ -24,7 +26,8 @@ enum {
     LINE_BYTES = 512 << 10,    /* longer lines are left out: a message has room for less than 1 MiB */
     AGAIN_MS = 5000,           /* until a message that was not answered is sent again */
 };
-/* Of sets of best files, above all numbers of jobs and of offers: who fetches parts names any. */
+/* Of sets of best files, above all numbers of jobs and of offers: who fetches parts names any. They
+ * begin anywhere behind it, so that none means another set after a restart. */
 #define FIRST_NUMBER (UINT64_C(1) << 53)
 
 enum phase {
@@ -36,6 +39,13 @@ enum phase {
 /* What a question to the store leads back to: the store may outlive who asked. */
 struct anchor {
     struct dossier_send *send; /* NULL: nobody waits for it any more */
+};
+
+/* Best files. */
+struct best_set {
+    struct file_set *files; /* NULL: none yet */
+    uint64_t number;
+    bool is_asked; /* the deputy has begun to fetch it */
 };
 
 struct dossier_send {
@@ -53,10 +63,11 @@ struct dossier_send {
     bool has_lines;                         /* there may be more */
     struct anchor *asked;                   /* of the store; NULL: nothing is */
     struct file_set *files;                 /* NULL: none yet */
-    struct file_set *best_files;            /* of the number below; NULL: none yet */
+    struct best_set newest, older;          /* older: the deputy still fetches it, perhaps */
     struct opening *opening, *best_opening; /* NULL: none is under way */
-    uint64_t best_number;
-    bool is_best_told; /* the log says that it is not kept */
+    uint64_t best_number;                   /* of the last set */
+    bool is_best_due;                       /* it was saved while the best was opened */
+    bool is_best_told;                      /* the log says that it is not kept */
 };
 
 static void send_next(struct dossier_send *d);
@@ -130,6 +141,12 @@ static int begin_opening(struct dossier_send *d, struct opening **at, struct ope
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+static void drop_set(struct best_set *s)
+{
+    file_set_drop(s->files);
+    *s = (struct best_set){0};
+}
+
 static void stop(struct dossier_send *d)
 {
     end_opening(&d->opening);
@@ -144,10 +161,11 @@ static void stop(struct dossier_send *d)
     json_decref(d->inputs);
     json_decref(d->best);
     file_set_drop(d->files);
-    file_set_drop(d->best_files);
+    drop_set(&d->newest);
+    drop_set(&d->older);
     d->out = d->record = d->life = d->inputs = d->best = NULL;
-    d->files = d->best_files = NULL;
-    d->is_best_told = false;
+    d->files = NULL;
+    d->is_best_due = d->is_best_told = false;
     d->phase = OFF;
     d->job = NULL;
 }
@@ -252,17 +270,33 @@ static void send_next(struct dossier_send *d)
 
 /* --- the best so far -------------------------------------------------------------------------- */
 
+static void open_best(struct dossier_send *d);
+
+/* A deputy finishes what it has begun to fetch, or it would never have any of a job that saves
+ * faster than that. What no save has changed stays the set that it was. */
+static void take_set(struct dossier_send *d, struct file_set *files)
+{
+    if (d->newest.files && file_set_is_same(d->newest.files, files))
+        return;
+    if (d->newest.is_asked) {
+        drop_set(&d->older);
+        d->older = d->newest;
+    } else {
+        drop_set(&d->newest);
+    }
+    d->newest = (struct best_set){.files = file_set_hold(files), .number = ++d->best_number};
+}
+
 static void on_best_opened(struct aside_work *w)
 {
     struct opening *o = (struct opening *)w;
     struct dossier_send *d = o->send;
     d->best_opening = NULL;
     if (!o->r) {
-        file_set_drop(d->best_files);
-        d->best_files = file_set_hold(o->files);
+        take_set(d, o->files);
         json_decref(d->best);
         d->best = json_pack("{s:I s:I s:o}", "step", (json_int_t)o->step, "number",
-                            (json_int_t)(FIRST_NUMBER + ++d->best_number), "files", file_set_list(o->files));
+                            (json_int_t)d->newest.number, "files", file_set_list(o->files));
     } else if (!d->is_best_told) {
         char text[700];
         snprintf(text, sizeof text, "the best so far is on this node alone: %s", o->err.text);
@@ -270,6 +304,8 @@ static void on_best_opened(struct aside_work *w)
         d->is_best_told = true;
     }
     opening_free(w);
+    if (d->is_best_due)
+        open_best(d);
     send_next(d);
 }
 
@@ -281,7 +317,9 @@ static void open_best(struct dossier_send *d)
     const uint64_t step = job_best_step(job);
     if (!job->asked.early_stop || !out || !step)
         return;
-    end_opening(&d->best_opening);
+    d->is_best_due = d->best_opening;
+    if (d->is_best_due) /* one thread at a time: a disk may hang */
+        return;
     struct opening *o = xcalloc(1, sizeof *o);
     *o = (struct opening){.work = {.run = open_files, .done = on_best_opened, .drop = opening_free},
                           .send = d,
@@ -428,15 +466,30 @@ struct file_set *dossier_send_files(struct dossier_send *d, const uint8_t to[16]
 {
     if (d->phase == OFF || memcmp(to, d->to, sizeof d->to) != 0)
         return NULL;
-    return number == d->id ? d->files : number == FIRST_NUMBER + d->best_number ? d->best_files : NULL;
+    if (number == d->id)
+        return d->files;
+    if (number != d->newest.number)
+        return number == d->older.number ? d->older.files : NULL;
+    d->newest.is_asked = true;
+    drop_set(&d->older);
+    return d->newest.files;
 }
 
 /* --- opening, closing ------------------------------------------------------------------------- */
+
+static uint64_t first_number(void)
+{
+    uint32_t any;
+    if (getrandom(&any, sizeof any, 0) != (ssize_t)sizeof any)
+        any = (uint32_t)time(NULL);
+    return FIRST_NUMBER + ((uint64_t)any << 20);
+}
 
 struct dossier_send *dossier_send_new(const struct dossier_send_setup *setup)
 {
     struct dossier_send *d = xcalloc(1, sizeof *d);
     d->setup = *setup;
+    d->best_number = first_number();
     d->again = timer_new(setup->base, on_again, d);
     return d;
 }

@@ -28,6 +28,8 @@ struct file_set {
         int fd;     /* owned */
         uint64_t bytes;
         int64_t changed; /* ns since 1970 */
+        dev_t disk;
+        ino_t number;
     } at[FILE_SET_MOST];
 };
 
@@ -56,6 +58,18 @@ void file_set_drop(struct file_set *s)
     free(s);
 }
 
+/* Of open files a number is not given again. */
+bool file_set_is_same(const struct file_set *a, const struct file_set *b)
+{
+    bool is_same = a->n == b->n;
+    for (size_t i = 0; is_same && i < a->n; i++) {
+        const struct one_file *x = &a->at[i], *y = &b->at[i];
+        is_same = !strcmp(x->path, y->path) && x->bytes == y->bytes && x->changed == y->changed &&
+                  x->disk == y->disk && x->number == y->number;
+    }
+    return is_same;
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* Takes over fd. */
@@ -78,11 +92,12 @@ static int add(struct file_set *s, const char *path, int fd, struct err *err)
         return r;
     }
     s->bytes += (uint64_t)st.st_size;
-    s->at[s->n++] =
-        (struct one_file){.path = xstrdup(path),
-                          .fd = fd,
-                          .bytes = (uint64_t)st.st_size,
-                          .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec};
+    s->at[s->n++] = (struct one_file){.path = xstrdup(path),
+                                      .fd = fd,
+                                      .bytes = (uint64_t)st.st_size,
+                                      .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,
+                                      .disk = st.st_dev,
+                                      .number = st.st_ino};
     return 0;
 }
 
@@ -192,7 +207,8 @@ static int files_of_folder(struct file_set **ret, const char *folder, bool (*is_
                            struct err *err)
 {
     struct file_set *s = set_new();
-    json_t *list = access(folder, F_OK) ? json_array() : results_list(folder, err), *file;
+    const bool is_there = !access(folder, F_OK) || errno != ENOENT;
+    json_t *list = is_there ? results_list(folder, err) : json_array(), *file;
     size_t i;
     int r = list ? 0 : -EIO;
     json_array_foreach (list, i, file) {
@@ -295,6 +311,30 @@ int file_set_check_adapter(const json_t *list, struct err *err)
     return r || (fits && json_array_size(list) == n)
                ? r
                : err_set(err, -EBADMSG, "its files are not those of an adapter");
+}
+
+int file_set_check_best(const json_t *list, struct err *err)
+{
+    size_t i;
+    json_t *file;
+    int r = file_set_check(list, true, err);
+    json_array_foreach (list, i, file) {
+        const char *path = json_string_value(json_object_get(file, "path"));
+        if (!r && (!results_is_name(path) || !is_best(path)))
+            r = err_set(err, -EBADMSG, "file %zu of its list is none of the best so far", i + 1);
+    }
+    return r;
+}
+
+void file_set_make_folders(const char *folder, const char *path)
+{
+    char *all = xasprintf("%s/%s", folder, path);
+    for (char *slash = all + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(all, 0777);
+        *slash = '/';
+    }
+    free(all);
 }
 
 int file_set_read(const struct file_set *s, size_t i, uint64_t at, uint8_t part[FILE_SET_PART],

@@ -7,6 +7,7 @@
 #define DAEMON_FILE_SET_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,8 @@ int file_set_of_best(struct file_set **ret, const char *folder, struct err *err)
 /* The two files that an adapter is read from; a list that ends with NULL. */
 extern const char *const file_set_adapter_files[];
 int file_set_of_adapter(struct file_set **ret, const char *folder, struct err *err);
+/* Are these the same files, under the same paths? */
+bool file_set_is_same(const struct file_set *a, const struct file_set *b);
 struct file_set *file_set_hold(struct file_set *s); /* NULL stays NULL */
 void file_set_drop(struct file_set *s);
 
@@ -46,6 +49,11 @@ json_t *file_set_list(const struct file_set *s);
 int file_set_check(const json_t *list, int in_folder, struct err *err);
 /* The same, of those two files and no others. */
 int file_set_check_adapter(const json_t *list, struct err *err);
+/* The same, of such files as file_set_of_best opens. */
+int file_set_check_best(const json_t *list, struct err *err);
+/* Makes a folder for such a list, and in it those on the way to a file of it. What is wrong shows
+ * when the file is made. */
+void file_set_make_folders(const char *folder, const char *path);
 /* Reads from file i: up to FILE_SET_PART bytes at `at`. The number of bytes; −errno with a
  * sentence. */
 int file_set_read(const struct file_set *s, size_t i, uint64_t at, uint8_t part[FILE_SET_PART],

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/aside.h"
+#include "daemon/ringd/job/deputy/file_set.h"
 #include "daemon/ringd/job/deputy/parts.h"
 #include "engine/err.h"
 
@@ -77,19 +77,6 @@ static int copy_file(const char *from, const char *to, struct err *err)
     return r;
 }
 
-/* The folders on the way to a file below `folder`. */
-static void make_folders(const char *folder, const char *path)
-{
-    char *all = xasprintf("%s/%s", folder, path);
-    mkdir(folder, 0777);
-    for (char *slash = strchr(all + strlen(folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(all, 0777); /* what is wrong shows when the file is made */
-        *slash = '/';
-    }
-    free(all);
-}
-
 static int move_to(const struct moving *m, const char *folder, struct err *err)
 {
     size_t i;
@@ -98,7 +85,7 @@ static int move_to(const struct moving *m, const char *folder, struct err *err)
     json_array_foreach (m->files, i, file) {
         const char *path = json_string_value(json_object_get(file, "path"));
         char *from = xasprintf("%s/%zu", m->way, i), *to = xasprintf("%s/%s", folder, path);
-        make_folders(folder, path);
+        file_set_make_folders(folder, path);
         r = r ? r : copy_file(from, to, err);
         free(from);
         free(to);

@@ -11,20 +11,6 @@
 #include "daemon/ringd/job/survive/token_log.h"
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
-/* Another life of the daemon, on the same disk; the job is what it finds there. */
-static const struct job *reopen(struct head *h, const struct job *job)
-{
-    const uint64_t id = job->id;
-    coord_free(h->coord);
-    open_coord(h, 0, JOB_QUEUED);
-    return coord_find(h->coord, id);
-}
-
-static void take_text(void *arg, const char *json)
-{
-    *(char **)arg = strdup(json ? json : "");
-}
-
 /* As the store has it, which a job that is closed is left to. */
 static json_t *record_of(struct head *h, uint64_t id)
 {
@@ -156,13 +142,6 @@ static void what_is_to_stop_and_a_conversation_is_closed(void **state)
     id = job->id;
     reopen(h, job);
     assert_closed(h, id, "failed", "the daemon ended while the job was unfinished");
-}
-
-static void run(struct head *h, const struct job *job)
-{
-    say_planned(h, job);
-    say_ready(h, job);
-    all_say(h, job, "job-connected");
 }
 
 static void token(struct head *h, const struct job *job, int id, bool is_again)
@@ -330,16 +309,6 @@ static void what_was_said_is_on_the_disk_before_a_save(void **state)
     h->coord = NULL;
 }
 
-/* All ranks hold all units after step 2. */
-static void say_ready_with_copies(struct head *h, const struct job *job)
-{
-    for (unsigned r = 0; r < RANKS; r++)
-        say(h, job, r, "job-ready",
-            json_pack("{s:[[i,i]] s:[{s:i s:[[i,i]]}]}", "layers", r, r + 1, "held", "step", 2, "units", 0,
-                      99));
-    all_say(h, job, "job-connected");
-}
-
 /* The neighbours' memory outlives the head's daemon; of a step that is not on the disk it is no
  * use. */
 static void copies_are_of_steps_that_were_said(void **state)
@@ -378,56 +347,6 @@ static void no_copy_stands_for_lines_that_are_lost(void **state)
     lost->log_lost = 2; /* as another boot_id in the store makes it */
     say_ready_with_copies(h, lost);
     assert_null(lost->restore);
-}
-
-static void so_far(struct head *h, const struct job *job, unsigned number, unsigned best)
-{
-    say(h, job, 0, "job-event",
-        json_pack("{s:{s:s s:i s:{s:f s:i}}}", "event", "ev", "so-far", "step", number, "so_far", "best", 1.0,
-                  "best_step", best));
-}
-
-/* The best adapter of a job that ends early is written beside the next steps. A copy of a later
- * step does not have it, nor what was decided before the head's daemon was started again. */
-static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
-{
-    struct head *h = *state;
-    for (unsigned saves = 0; saves <= 1; saves++) {
-        open_coord(h, 0, JOB_QUEUED);
-        json_t *spec = json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", "/d", "adapter_out",
-                                 "/out", "iters", 5, "valid", "/v", "eval_every", 1, "early_stop", 3);
-        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
-        run(h, job);
-        so_far(h, job, 0, 0);
-        step(h, job, 1);
-        so_far(h, job, 1, 1);
-        if (saves)
-            saved(h, job, 1);
-        step(h, job, 2);
-        for (unsigned restarts = 0; restarts <= 1; restarts++) {
-            if (restarts) {
-                job = reopen(h, job);
-                look(h);
-            } else {
-                say(h, job, 1, "job-failed", json_pack("{s:s s:b}", "cause", "killed", "lost", 1));
-                all_say(h, job, "job-stopped");
-            }
-            say_planned(h, job);
-            say_ready_with_copies(h, job);
-            assert_int_equal(json_integer_value(json_object_get(job->restore, "step")),
-                             saves && !restarts ? 2 : 0);
-        }
-        assert_int_equal(coord_cancel(h->coord, job->id), 0);
-        all_say(h, job, "job-stopped");
-        coord_free(h->coord);
-    }
-    h->coord = NULL;
-}
-
-static json_t *step_line(unsigned number)
-{
-    return json_pack("{s:s s:i s:i s:f s:i}", "ev", "step", "step", number, "steps", 5, "loss", 1.0, "tokens",
-                     8);
 }
 
 /* Rank 1 has lines of steps `first` to `last`. */
@@ -545,56 +464,6 @@ static void what_was_decided_comes_with_the_lines(void **state)
     h->coord = NULL;
 }
 
-/* Its deputy keeps the best adapters as of a save, so a job that is taken over goes on where these
- * are those that were decided on. */
-static void the_best_so_far_comes_with_a_job_that_is_taken_over(void **state)
-{
-    struct head *h = *state;
-    for (unsigned kept = 0; kept <= 2; kept++) {
-        const struct job_head from = {.id = {2}, .name = "n1", .job = 9};
-        struct err err = {""};
-        const unsigned as = 50 + 100 * kept; /* above all numbers of jobs here */
-        char *text = NULL;
-        open_coord(h, 0, JOB_QUEUED);
-        json_t *spec = json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", "/d", "adapter_out",
-                                 "/out", "iters", 5, "valid", "/v", "eval_every", 1, "early_stop", 3);
-        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
-        run(h, job);
-        step(h, job, 1);
-        store_get_unfinished(h->store, job->id, take_text, &text);
-        while (!text)
-            event_base_loop(h->base, EVLOOP_ONCE);
-        json_t *list = json_loads(text, 0, NULL), *entry = json_array_get(list, 0);
-        free(text);
-        json_object_set_new(json_object_get(entry, "record"), "id", json_integer(as));
-        json_object_set_new(json_object_get(entry, "life"), "best", json_integer(kept));
-        assert_int_equal(coord_cancel(h->coord, job->id), 0);
-        all_say(h, job, "job-stopped");
-        assert_int_equal(coord_take_over(h->coord, entry, NULL, &from, &err), 0);
-        json_decref(list);
-        struct job *taken = (struct job *)coord_find(h->coord, as);
-        assert_int_equal(job_best_step(taken), kept);
-        taken = (struct job *)reopen(h, taken); /* and of a daemon that is started again */
-        assert_int_equal(job_best_step(taken), kept);
-        taken->is_without_deputies = true;
-        look(h);
-        say_planned(h, taken);
-        json_t *so = json_pack("{s:s s:i s:{s:f s:i}}", "ev", "so-far", "step", 1, "so_far", "best", 1.0,
-                               "best_step", 1);
-        say(h, taken, 1, "job-ready",
-            json_pack("{s:[[i,i]] s:{s:{s:{s:o}} s:[o]}}", "layers", 1, 2, "lines", "before", "so-far", "",
-                      so, "lines", step_line(2)));
-        say(h, taken, 0, "job-ready",
-            json_pack("{s:[[i,i]] s:[{s:i s:[[i,i]]}]}", "layers", 0, 1, "held", "step", 2, "units", 0, 99));
-        all_say(h, taken, "job-connected");
-        assert_int_equal(json_integer_value(json_object_get(taken->restore, "step")), kept ? 2 : 0);
-        assert_int_equal(coord_cancel(h->coord, taken->id), 0);
-        all_say(h, taken, "job-stopped");
-        coord_free(h->coord);
-    }
-    h->coord = NULL;
-}
-
 /* It has fitted on as many nodes as it had: with fewer it waits, as one that ran here would. */
 static void a_job_that_is_taken_over_behind_another_waits_for_its_nodes(void **state)
 {
@@ -642,8 +511,6 @@ int main(void)
         WITH_HEAD(lines_behind_a_gap_are_of_no_use),
         WITH_HEAD(lines_of_others_bring_no_file_back),
         WITH_HEAD(what_was_decided_comes_with_the_lines),
-        WITH_HEAD(the_best_so_far_comes_with_a_job_that_is_taken_over),
-        WITH_HEAD(no_copy_stands_for_a_best_adapter_that_is_lost),
         WITH_HEAD(what_was_said_is_on_the_disk_before_a_save),
         WITH_HEAD(a_job_that_is_taken_over_behind_another_waits_for_its_nodes),
     };

@@ -231,6 +231,24 @@ static void the_best_so_far_is_what_lies_in_its_folders(void **state)
     json_decref(list);
 }
 
+/* What cannot be looked at may have files. */
+static void only_a_folder_that_is_not_there_has_none(void **state)
+{
+    struct world *w = *state;
+    struct err err;
+    char *none = xasprintf("%s/none", w->dir), *file = put_file(w, "a", 1), *below = xasprintf("%s/b", file);
+    struct file_set *files = NULL;
+    assert_int_equal(file_set_of_folder(&files, none, &err), 0);
+    json_t *list = file_set_list(files);
+    assert_int_equal(json_array_size(list), 0);
+    json_decref(list);
+    file_set_drop(files);
+    assert_int_not_equal(file_set_of_folder(&files, below, &err), 0);
+    free(none);
+    free(file);
+    free(below);
+}
+
 static void a_fetch_that_is_stopped_says_nothing(void **state)
 {
     struct world *w = *state;
@@ -252,6 +270,7 @@ int main(void)
         TEST(what_goes_wrong_is_said),
         TEST(lists_of_others_are_checked),
         TEST(the_best_so_far_is_what_lies_in_its_folders),
+        TEST(only_a_folder_that_is_not_there_has_none),
         TEST(a_fetch_that_is_stopped_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

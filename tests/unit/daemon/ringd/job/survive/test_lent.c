@@ -98,14 +98,6 @@ static void loans_are_joined(void **state)
     loan_drop(more);
 }
 
-static const struct job *reopen(struct head *h, const struct job *job)
-{
-    const uint64_t id = job->id;
-    coord_free(h->coord);
-    open_coord(h, 0, JOB_QUEUED);
-    return coord_find(h->coord, id);
-}
-
 static void lose(const struct head *h, const char *name)
 {
     char path[100];
