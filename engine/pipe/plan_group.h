@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The groups in which the gradients of a step's microbatches are added up (num/sum_tree.h). Pure. */
+ * The groups in which the gradients of a step's microbatches are added up (num/sum_tree.h).
+ * Pure. */
 #ifndef PIPE_PLAN_GROUP_H
 #define PIPE_PLAN_GROUP_H
 

@@ -19,7 +19,13 @@ static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_
 #undef seal_open
 #include "daemon/stage/exchange/exchange_send.c"
 
-enum { RECORDS = 64, LITTLE = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
+enum {
+    RECORDS = 64,
+    LITTLE = 100,
+    OPEN_ENDED = 5000,
+    TWO_CHUNKS = EXCHANGE_CHUNK + 7,
+    RIGHT_LENGTH = 0xffff
+};
 
 static const struct {
     struct msg_key key;
@@ -105,7 +111,7 @@ static ssize_t next_bytes(int fd, const struct iovec *iov, int n)
 static void post_all(struct exchange *x, bool with_large)
 {
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        if (expected[i].size > CHUNK && !with_large)
+        if (expected[i].size > EXCHANGE_CHUNK && !with_large)
             continue;
         expect(exchange_post(x, 1, &expected[i].key, expected[i].size, expected[i].variable) == 0);
         expect(exchange_send(x, 1, &expected[i].key, exchange_buffer(x, expected[i].size),
@@ -138,7 +144,7 @@ static void send_nothing(struct lane *l)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct progress progress;
-    static uint8_t scratch[CHUNK];
+    static uint8_t scratch[EXCHANGE_CHUNK];
     static const uint8_t key[32] = {1};
     struct exchange *x = NULL;
     struct err err;
