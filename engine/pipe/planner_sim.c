@@ -112,17 +112,21 @@ static int make_orders(struct planner_sim *sim, const struct sched_request *of_s
     return e;
 }
 
-static void find_like(struct planner_sim *sim)
+static bool is_like(const struct planner_sim *sim, size_t a, size_t b)
 {
     const size_t ranks = sim->req->ranks, costs = ranks * (sim->req->layers + 2);
     const struct planner_cut *cut = sim->cut;
+    return sim->order_of[a] == sim->order_of[b] &&
+           !memcmp(cut->cost + a * costs, cut->cost + b * costs, costs * sizeof *cut->cost) &&
+           !memcmp(sim->link + 2 * a * ranks, sim->link + 2 * b * ranks, 2 * ranks * sizeof *sim->link) &&
+           (!cut->copy || !memcmp(cut->copy + a * ranks, cut->copy + b * ranks, ranks * sizeof *cut->copy));
+}
+
+static void find_like(struct planner_sim *sim)
+{
     for (size_t d = 0; d < sim->replicas; d++) {
         size_t at = 0;
-        while (at < d &&
-               (sim->order_of[at] != sim->order_of[d] ||
-                memcmp(cut->cost + at * costs, cut->cost + d * costs, costs * sizeof *cut->cost) != 0 ||
-                memcmp(sim->link + 2 * at * ranks, sim->link + 2 * d * ranks,
-                       2 * ranks * sizeof *sim->link) != 0))
+        while (at < d && !is_like(sim, at, d))
             at++;
         sim->like[d] = at;
     }
@@ -295,8 +299,33 @@ static double copied_of(const struct planner_found *f, const struct planner_sim 
     return sum;
 }
 
+/* All that replicas exchange of a stage's gradients, alone on its way. */
+static struct sched_sum sum_of(const struct planner_found *f, const struct planner_sim *sim, size_t stage)
+{
+    struct sched_sum sum = {0};
+    size_t from, to;
+    if (!sim->req->grads || !sim->cut->sum)
+        return sum;
+    units_of(sim, f, stage, &from, &to);
+    for (size_t u = from; u < to; u++) {
+        sum.seconds +=
+            (double)sim->req->grads[u] * sim->cut->sum[shape_of(sim)->rank_of_stage[stage]].transfer;
+        sum.parts += sim->req->grads[u] > 0;
+    }
+    return sum;
+}
+
+static double summed_of(const struct planner_found *f, const struct planner_sim *sim, size_t rank)
+{
+    double sum = 0;
+    for (size_t s = 0; s < f->stages; s++)
+        sum += shape_of(sim)->rank_of_stage[s] == rank ? sum_of(f, sim, s).seconds : 0;
+    return sum;
+}
+
 /* Copies of the round before go when this one begins: a rank that still waits for its first task
- * loses nothing to them. The cable carries what goes to the next stages as well. */
+ * loses nothing to them. The cable carries what goes to the next stages as well, and the gradients
+ * of replicas, which are neighbours or have each other's cables between them. */
 static void add_copies(struct paper_round *ret, const struct planner_found *f, const struct planner_sim *sim,
                        size_t replica, const struct sched *sched, const struct sched_sim *made)
 {
@@ -306,7 +335,7 @@ static void add_copies(struct paper_round *ret, const struct planner_found *f, c
         const size_t rank = replica * sched->ranks + r;
         const struct planner_copy *copy = &sim->cut->copy[sim->node[rank]];
         const double bytes = copied_of(f, sim, r), free = sched->rank[r].n ? made->start[at] : 0;
-        double carried = bytes * copy->cable;
+        double carried = bytes * copy->cable + (bytes > 0 ? summed_of(f, sim, r) : 0);
         for (size_t k = 0; k < sched->rank[r].n && sched->ranks > 1 && sim->cut->link; k++)
             carried += sched->rank[r].tasks[k].op == OP_F ? sim->link[2 * rank].transfer : 0;
         ret->copying = fmax(ret->copying, bytes * copy->cpu - free);
@@ -351,14 +380,8 @@ static double sums_end(const struct paper_round *round, const struct planner_fou
     if (!sim->req->grads || !sim->cut->sum)
         return 0;
     for (size_t s = 0; s < f->stages; s++) {
-        size_t from, to;
-        const struct sched_link *way = &sim->cut->sum[shape_of(sim)->rank_of_stage[s]];
-        units_of(sim, f, s, &from, &to);
-        for (size_t u = from; u < to; u++) {
-            sum[s].seconds += (double)sim->req->grads[u] * way->transfer;
-            sum[s].parts += sim->req->grads[u] > 0;
-        }
-        latency = fmax(latency, sum[s].parts ? way->latency : 0);
+        sum[s] = sum_of(f, sim, s);
+        latency = fmax(latency, sum[s].parts ? sim->cut->sum[shape_of(sim)->rank_of_stage[s]].latency : 0);
     }
     return sched_sums_end(shape_of(sim), sum, round->from, round->until) + latency;
 }

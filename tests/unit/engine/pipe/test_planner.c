@@ -309,6 +309,39 @@ static void test_copies(void **state)
     }
 }
 
+/* Two replicas of one node, with a microbatch of two layers each: 4 s, and the cable between them
+ * carries both what they copy and what they add up. */
+static void test_copies_of_replicas(void **state)
+{
+    static const size_t first[] = {0, 2}, copied[] = {0, 100, 100, 0}, grads[] = {0, 50, 50, 0},
+                        own[] = {1, 1};
+    static const struct planner_copy copy[2] = {{0, 0.02}, {0, 0.03}};
+    static const struct sched_link sum[] = {{0.01, 0}};
+    uint64_t seed = 5;
+    static struct world w;
+    struct planner_found found, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 2, 2, 2, 1, &seed);
+    for (size_t k = 0; k < 2 * 4; k++) {
+        const double f = k % 4 == 1 || k % 4 == 2 ? 1 : 0;
+        w.cost[0][k] = (struct sched_cost){f, f, 0, f, 0};
+    }
+    w.cut[0].link = NULL;
+    w.cut[0].own = own;
+    w.cut[0].copy = copy;
+    w.cut[0].sum = sum;
+    w.req.ranks = 1;
+    w.req.replicas = 2;
+    w.req.copied = copied;
+    w.req.grads = grads;
+    w.req.schedule = "1f1b";
+    w.req.chunks = 1;
+    w.req.first = first;
+    assert_int_equal(planner_search(&found, &second, &w.req, &err), 0);
+    assert_float_equal(found.seconds, 200 * 0.03 + 100 * 0.01, 1e-9);
+}
+
 static void test_refusals(void **state)
 {
     uint64_t seed = 5;
@@ -495,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_what_need_not_travel),
         cmocka_unit_test(test_recompute_is_paid_for),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_copies_of_replicas),
         cmocka_unit_test(test_what_a_node_has_already),
         cmocka_unit_test(test_large_steps),
         cmocka_unit_test(test_refusals),
