@@ -185,6 +185,8 @@ void job_plan_place_single(struct job_plan *plan);
 /* Of a job that serves: sequences that are worked on at once, each of which has a state in linear
  * layers. Else 0. */
 size_t job_plan_states(const struct job_plan *plan);
+/* Of the groups of a step's m microbatches, those of a pipeline. */
+struct sched_groups job_plan_own_groups(const struct job_plan *plan, size_t pipeline, size_t m);
 /* The schedule of a pipeline's part of so many training steps of m microbatches each; borrows from
  * the plan. Where `nothers` is set, stages are to be cut finer (sched_refine). */
 struct sched_request job_plan_schedule(const struct job_plan *plan, size_t pipeline, size_t m, size_t steps);

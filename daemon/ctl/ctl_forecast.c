@@ -380,6 +380,9 @@ static int simulate(struct sched **ret, struct sched_sim *sim, const json_t *pla
                                 .ranks = forecast_places(plan, (size_t)field_number(forecast, "slowest")),
                                 .chunks = (size_t)field_number(forecast, "chunks"),
                                 .microbatches = (size_t)field_number(forecast, "microbatches")};
+    const size_t groups = (size_t)field_number(plan, "groups");
+    if (!json_array_size(json_object_get(plan, "shares")) && groups <= req.microbatches)
+        req.groups = (struct sched_groups){req.microbatches, groups, 0, groups};
     struct sched_costs paper = {.stage = of};
     int e = stages && stages <= MOST_STAGES ? sched_make(ret, &req, &err) : -1;
     if (!e && (*ret)->stages != stages)

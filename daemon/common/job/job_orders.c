@@ -69,7 +69,7 @@ static size_t replica_of(const struct job_plan *p, size_t pipeline)
     return pipeline / job_plan_slices(p);
 }
 
-static struct sched_groups own_groups(const struct job_plan *p, size_t pipeline, size_t m)
+struct sched_groups job_plan_own_groups(const struct job_plan *p, size_t pipeline, size_t m)
 {
     const size_t replica = replica_of(p, pipeline);
     const bool is_all = !p->replicas;
@@ -82,7 +82,7 @@ static struct sched_groups own_groups(const struct job_plan *p, size_t pipeline,
 struct sched_request job_plan_schedule(const struct job_plan *p, size_t pipeline, size_t m, size_t steps)
 {
     const size_t places = job_plan_places_of(p, pipeline);
-    const struct sched_groups own = own_groups(p, pipeline, m);
+    const struct sched_groups own = job_plan_own_groups(p, pipeline, m);
     return (struct sched_request){.name = p->schedule,
                                   .text = p->order,
                                   .ranks = places,

@@ -22,10 +22,9 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "1",
      .min = 1,
      .max = SLICE_MOST,
-     .help =
-         "number of nodes that share each stage (tensor parallelism): a ring has --nodes / N stages, or "
-         "that many for each chunk, and each node does an N-th of a layer's work, but with --adapters all "
-         "of --weights-ms"},
+     .help = "number of nodes that share each stage (tensor parallelism): a ring has --nodes / N stages, or "
+             "that many for each chunk, and each node does an N-th of a layer's work, with --adapters N "
+             "all of --weights-ms"},
     {.name = "gather-fwd",
      .type = OPT_FLOAT,
      .placeholder = "N",

@@ -22,6 +22,7 @@
 
 struct progress;
 struct exchange;
+
 enum {
     /* Payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping. */
     EXCHANGE_CHUNK = 256 * 1024,

@@ -26,7 +26,7 @@ static void list_sets(struct answer_sets *s, const json_t *all)
 }
 
 /* A limit that is met leaves out sets that are worse than others of as many nodes, and no shape:
- * those of JOB_MAX_RANKS nodes are half as many as there is room for. */
+ * 16 nodes can be in 31 shapes, and there is room for 64 layouts. */
 size_t answer_list(struct answer_layout ret[ANSWER_MOST_LAYOUTS], const struct head *h, const json_t *all)
 {
     struct answer_sets sets = {{0}, {{0}}};
@@ -110,14 +110,12 @@ int answer_try(struct answer_layout *list, size_t *n, struct head *h, json_t *al
     struct err why;
     for (size_t i = 0; i < *n; i++) {
         const int e = try_answer(&list[i], h, all, &why);
-        if (e && !head_cannot_be(e))
+        if (e && !plan_cannot_be(e))
             return err_set(err, e, "%s", why.text);
         if (!e)
             list[kept++] = list[i];
-        else if (!first) {
-            first = e;
-            *err = why;
-        }
+        else if (!first)
+            first = err_set(err, e, "%s", why.text);
     }
     if (!*n)
         first = err_set(err, -EINVAL, "--parallel auto looks at no more than %d nodes", JOB_MAX_RANKS);

@@ -123,7 +123,7 @@ int head_split(struct head *h, struct err *err);
 /* The same on all nodes of the plan (stage_split.c). */
 int head_split_on_nodes(struct head *h, struct err *err);
 /* −ENOSPC, −EINVAL: this plan cannot be, which says nothing of another one. */
-bool head_cannot_be(int code);
+bool plan_cannot_be(int code);
 
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token
  * that ends a turn ends the answer too. */

@@ -62,7 +62,8 @@ int stage_schedule_make(struct head *h, struct sched **ret, struct err *err)
                                 .ranks = job_plan_places(p),
                                 .chunks = h->spec.chunks,
                                 .microbatches = p->replicas ? job_plan_first_microbatch(p, 1, p->microbatches)
-                                                            : p->microbatches};
+                                                            : p->microbatches,
+                                .groups = job_plan_own_groups(p, 0, p->microbatches)};
     e = sched_make(ret, &req, err);
     if (e)
         return err_prefix(err, e, "--schedule %s", h->spec.schedule);

@@ -516,7 +516,7 @@ int head_split_on_nodes(struct head *h, struct err *err)
     return e;
 }
 
-bool head_cannot_be(int code)
+bool plan_cannot_be(int code)
 {
-    return code == -ENOSPC || code == -EINVAL;
+    return code == -ENOSPC || code == -EINVAL || code == -EDEADLK || code == -EOVERFLOW;
 }

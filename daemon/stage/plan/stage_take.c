@@ -141,10 +141,10 @@ static int split_as_found(struct head *h, struct err *err)
     int first = replicas_share_out(h, err), e;
     first = first ? first : layouts_find(&layouts, h, err);
     e = first;
-    for (size_t i = 0; layouts && i < layouts_count(layouts) && (!i || head_cannot_be(e)); i++) {
+    for (size_t i = 0; layouts && i < layouts_count(layouts) && (!i || plan_cannot_be(e)); i++) {
         begin_try(h, &before);
         e = take_found(h, layouts, i, all, &why);
-        if (e && (!i || !head_cannot_be(e))) {
+        if (e && (!i || !plan_cannot_be(e))) {
             first = e;
             *err = why;
         }
