@@ -52,7 +52,7 @@ if [ -n "${BENCH_CLUSTERS:-}" ]; then
     node=0
     for hundredths; do
         node=$((node + 1))
-        start_ringd $node
+        build=$work/start start_ringd $node
         confine "$GROUP-$number-$(name_of $node)" "$hundredths" $pid
     done
     await_all 'API on' 30 $(names 1 $#)
@@ -102,6 +102,20 @@ begin "auto against all layouts"
 make_model 8 8
 export BENCH_CLUSTERS="$work" build
 
+# `ip netns exec` gives a daemon a /sys of its own, without the groups that say which share of the CPUs it has.
+mkdir "$work/start"
+cat >"$work/start/ringd" <<END
+#!/bin/sh
+case $groups in
+*/cpu)
+    mount -t tmpfs none /sys/fs/cgroup
+    mkdir $groups
+    mount -t cgroup -o cpu none $groups 2>/dev/null || mount -t cgroup -o cpu,cpuacct none $groups ;;
+*) mount -t cgroup2 none $groups ;;
+esac || exit
+exec "$build/ringd" "\$@"
+END
+chmod +x "$work/start/ringd"
 echo "$clusters" | while read -r number rows rate shares; do
     [ $# = 0 ] || case " $* " in *" $number "*) ;; *) continue ;; esac
     : >"$work/measured"
