@@ -220,8 +220,8 @@ static void test_placements(void **state)
         assert_string_equal(sched_info(sched_names()[k])->name, sched_names()[k]);
 }
 
-/* In every stage gradients are added up group after group, in each microbatch after microbatch, step
- * by step: all schedules give the same bits. */
+/* In every stage gradients are added up group after group, in each microbatch after microbatch: all
+ * schedules give the same bits. */
 static bool adds_up_in_groups(const struct sched *sched, const struct sched_groups *g)
 {
     const size_t from = plan_group_first(g->first, g->m, g->groups),
