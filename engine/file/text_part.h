@@ -24,8 +24,8 @@ char *text_part_file(const char *json, size_t n, const char *architecture);
 char *text_part_name(const char *name);
 
 /* The other way round, of a module or tensor of the text part: what a file may call it beside its
- * own name, or that where this way is none for it. way < TEXT_PART_WAYS. A fresh string, or NULL
- * without memory. */
+ * own name. Some names have no other of this way: then its own. way < TEXT_PART_WAYS. A fresh
+ * string, or NULL without memory. */
 enum { TEXT_PART_WAYS = 2 };
 char *text_part_outer_name(const char *name, size_t way);
 

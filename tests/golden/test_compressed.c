@@ -23,10 +23,12 @@
 #include "tests/lib/tensor_file.h"
 #include "tests/lib/tiny.h"
 
-#define SIZED(family, hidden, ffn)                                                                           \
-    "{\"model_type\":\"" family "\",\"num_hidden_layers\":3,\"vocab_size\":41,\"rms_norm_eps\":1e-5,"        \
+#define DEEP(family, layers, hidden, ffn)                                                                    \
+    "{\"model_type\":\"" family "\",\"num_hidden_layers\":" layers                                           \
+    ",\"vocab_size\":41,\"rms_norm_eps\":1e-5,"                                                              \
     "\"rope_theta\":100,\"bos_token_id\":1,\"eos_token_id\":2,\"max_position_embeddings\":64,"               \
     "\"hidden_size\":" hidden ",\"intermediate_size\":" ffn ",\"num_attention_heads\":4,"
+#define SIZED(family, hidden, ffn) DEEP(family, "3", hidden, ffn)
 #define COMMON(family) SIZED(family, "64", "96")
 #define GQA "\"num_key_value_heads\":2,\"head_dim\":16"
 #define LATENT                                                                                               \
@@ -449,8 +451,9 @@ static void what_is_not_read_is_refused(void **state)
     }
 }
 
-/* Plans a model with these groups and this list. */
-static int plan(struct stage_bytes *ret, const char *groups, const char *ignore, struct err *err)
+/* Plans a model of this family with these groups and this list. */
+static int plan_of(struct stage_bytes *ret, const char *family, const char *groups, const char *ignore,
+                   struct err *err)
 {
     struct temp_dir dir = temp_dir_new();
     char *more;
@@ -459,14 +462,19 @@ static int plan(struct stage_bytes *ret, const char *groups, const char *ignore,
                          "\"compressed-tensors\",\"format\":\"pack-quantized\",\"config_groups\":{%s},"
                          "\"ignore\":[%s]}",
                          groups, ignore) > 0);
-    const struct config c = write_config(dir.path, families[0], more);
+    const struct config c = write_config(dir.path, family, more);
     free(more);
     const struct stage_spec spec = all_of(dir.path, &c);
     const int r = stage_measure(ret, &spec, err);
-    size_t units[5];
+    size_t units[64];
     assert_int_equal(stage_measure_units(units, &spec, err), r);
     temp_dir_free(&dir);
     return r;
+}
+
+static int plan(struct stage_bytes *ret, const char *groups, const char *ignore, struct err *err)
+{
+    return plan_of(ret, families[0], groups, ignore, err);
 }
 
 static size_t planned(const char *groups, const char *ignore)
@@ -555,6 +563,26 @@ static void what_takes_too_long_to_find_is_refused(void **state)
     }
 }
 
+/* As large as any: what such models have in their config.json takes little of what is allowed. */
+static void all_searches_together_have_a_limit(void **state)
+{
+    (void)state;
+    static const char family[] =
+        DEEP("qwen3_moe", "61", "64", "96") GQA ",\"num_experts\":384,\"num_experts_per_tok\":2,"
+                                                "\"moe_intermediate_size\":32,\"norm_topk_prob\":true";
+    static const char usual[] = "\"lm_head\",\"re:.*self_attn.*\",\"re:.*shared_experts.*\","
+                                "\"re:.*mlp\\\\.(gate|up|gate_up|down)_proj.*\",\"re:vision_tower.*\"";
+    struct err err;
+    struct stage_bytes bytes;
+    char *many = repeated("\"re:.*gate$\"", 255);
+    must(plan_of(&bytes, family, NAMED("a", "\"Linear\"", 4), usual, &err), &err);
+    must_refuse(plan_of(&bytes, family, NAMED("a", "\"re:.*nothing\"", 4), many, &err), -E2BIG, &err,
+                "take too long on so many names, 're:.*nothing' most of all");
+    must_refuse(plan_of(&bytes, family, NAMED("a", "\"Linear\"", 4), "\"re:.*.*e.*(?=!)\"", &err), -E2BIG,
+                &err, "on so many names, 're:.*.*e.*(?=!)' most of all");
+    free(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +594,7 @@ int main(void)
         cmocka_unit_test(what_is_not_read_is_refused),
         cmocka_unit_test(targets_are_found_by_name_expression_and_class),
         cmocka_unit_test(what_takes_too_long_to_find_is_refused),
+        cmocka_unit_test(all_searches_together_have_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

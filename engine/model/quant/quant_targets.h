@@ -20,8 +20,8 @@ int quant_targets_new(struct quant_targets **ret, const json_t *quantization, st
 void quant_targets_free(struct quant_targets *t);
 
 /* Whether the module ("model.layers.0.mlp.up_proj") is quantized, and how: 1, 0, or −errno with a
- * sentence where an expression takes too long. */
-int quant_targets_find(const struct quant_targets *t, const char *module, bool is_linear,
+ * sentence. −E2BIG: an expression takes too long, or all of them on all modules so far. */
+int quant_targets_find(struct quant_targets *t, const char *module, bool is_linear,
                        struct config_packing *ret, struct err *err);
 
 #endif
