@@ -485,26 +485,46 @@ static bool row_scales(float *ret, const struct st *st, const struct tensor_def 
     return true;
 }
 
+/* Under its own name, or in a stack. */
+static bool find_scales(struct stored_view *ret, const struct st *st, const struct tensor_def *own,
+                        const char *name)
+{
+    struct found f;
+    if (view_of(ret, st_find(st, name), false, 0))
+        return true;
+    if (strlen(name) >= sizeof own->name || !find(&f, st, own))
+        return false;
+    *ret = f.weight;
+    return true;
+}
+
+static bool block_scales(float *ret, const struct st *st, const struct tensor_def *def, char *why,
+                         size_t size)
+{
+    struct tensor_def own = {.rows = blocks(def->rows), .cols = blocks(def->cols)};
+    struct stored_view v;
+    char name[STORED_NAME], is[64];
+    scales_name(name, st, def->name);
+    snprintf(own.name, sizeof own.name, "%s", name);
+    if (!find_scales(&v, st, &own, name)) {
+        snprintf(why, size, "%s is missing", name);
+    } else if (!has_shape(&v, &own)) {
+        shape_text(is, v.ndim, v.shape[0], v.shape[1]);
+        snprintf(why, size, "%s is %s, where blocks of %d × %d want [%zu, %zu]", name, is, MAT_BLOCK,
+                 MAT_BLOCK, own.rows, own.cols);
+    } else if (v.t->dtype >= DTYPE_F8_E4M3) {
+        snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", name, v.t->dtype_name);
+    } else if (ret) {
+        dtype_to_f32(ret, v.data, v.t->dtype, own.rows * own.cols);
+    }
+    return !*why;
+}
+
 bool stored_scales(float *ret, const struct st *st, const struct tensor_def *def, bool rows, char *why,
                    size_t size)
 {
-    struct tensor_def own = {.rows = blocks(def->rows), .cols = blocks(def->cols)};
-    char name[STORED_NAME];
-    struct stored s;
     *why = 0;
-    if (rows)
-        return row_scales(ret, st, def, why, size);
-    scales_name(name, st, def->name);
-    snprintf(own.name, sizeof own.name, "%s", name);
-    if (!stored_find(&s, st, &own, false, why, size))
-        return false;
-    if (s.t->dtype >= DTYPE_F8_E4M3) {
-        snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", name, s.t->dtype_name);
-        return false;
-    }
-    if (ret)
-        dtype_to_f32(ret, s.data, s.t->dtype, s.elements);
-    return true;
+    return rows ? row_scales(ret, st, def, why, size) : block_scales(ret, st, def, why, size);
 }
 
 bool stored_is_scales(const struct st *st, const char *name)

@@ -115,9 +115,13 @@ static void other_tensors_come_along(void **state)
 
 #define BEHIND "model.layers.3.eh_proj.weight"
 
+/* A name of 86 characters: those of its scales are longer than any of a model. */
+#define LONG_PART "model.layers.3.a_part_with_a_name_that_is_longer_than_those_of_any_model_here.t"
+#define LONG LONG_PART ".weight"
+
 /* The model in `dir`, and behind its last layer an FP8 matrix of 130 rows of 1, 2 and −0.5, with
  * scales 2, 3, 4 … in a tensor of this shape beside it. */
-static void put_behind(const char *dir, const char *end, const char *shape, size_t scales)
+static void put_behind(const char *dir, const char *of, const char *end, const char *shape, size_t scales)
 {
     static const unsigned char numbers[] = {0x38, 0x40, 0xb0};
     unsigned char bytes[390];
@@ -138,10 +142,10 @@ static void put_behind(const char *dir, const char *end, const char *shape, size
         bytes[i] = numbers[i % 3];
     for (size_t i = 0; i < scales; i++)
         scale[i] = (float)(i + 2);
-    tensor_file_put(&f, BEHIND, "F8_E4M3", "130,3", bytes, sizeof bytes);
+    tensor_file_put(&f, of, "F8_E4M3", "130,3", bytes, sizeof bytes);
     if (scales) {
-        char name[64];
-        snprintf(name, sizeof name, BEHIND "%s", end);
+        char name[160];
+        snprintf(name, sizeof name, "%s%s", of, end);
         tensor_file_put(&f, name, "F32", shape, scale, scales * sizeof *scale);
     }
     tensor_file_end(&f, dir);
@@ -165,13 +169,13 @@ static void other_tensors_in_fp8_come_along(void **state)
     (void)state;
     static const struct {
         bool tensor, blocks;
-        const char *end, *shape;
+        const char *of, *end, *shape;
         size_t scales, high;
-    } list[] = {{false, false, "_scale", "130,1", 130, 1},
-                {false, false, "_scale", "130", 130, 1},
-                {true, false, "_scale", "1", 1, 130},
-                {false, true, "_scale", "2,1", 2, 128},
-                {false, true, "_scale_inv", "2,1", 2, 128}};
+    } list[] = {
+        {false, false, BEHIND, "_scale", "130,1", 130, 1},  {false, false, BEHIND, "_scale", "130", 130, 1},
+        {true, false, BEHIND, "_scale", "1", 1, 130},       {false, true, BEHIND, "_scale", "2,1", 2, 128},
+        {false, true, BEHIND, "_scale_inv", "2,1", 2, 128}, {false, true, LONG, "_scale_inv", "2,1", 2, 128},
+        {false, false, LONG, "_scale", "130,1", 130, 1}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         static const float numbers[] = {1, 2, -0.5f};
         const struct compressed_how how = {.format = "float-quantized",
@@ -185,12 +189,12 @@ static void other_tensors_in_fp8_come_along(void **state)
         struct st *was, *is;
         float got[390];
         fp8_open(&w, dir.path, how);
-        put_behind(dir.path, list[i].end, list[i].shape, list[i].scales);
+        put_behind(dir.path, list[i].of, list[i].end, list[i].shape, list[i].scales);
         convert_one(&(struct convert_request){.model = dir.path, .out = w.out, .dtype = DTYPE_F32});
         must(st_open_dir(&was, w.plain.path, NULL, NULL, &err), &err);
         must(st_open_dir(&is, w.out, NULL, NULL, &err), &err);
         assert_int_equal(st_count(is), st_count(was) + 1);
-        const struct st_tensor *t = st_find(is, BEHIND);
+        const struct st_tensor *t = st_find(is, list[i].of);
         assert_true(t && t->dtype == DTYPE_F32 && t->bytes == sizeof got);
         memcpy(got, t->data, sizeof got); /* aligned */
         for (size_t k = 0; k < 390; k++)
@@ -209,10 +213,17 @@ static void other_tensors_in_fp8_without_scales_are_refused(void **state)
         bool blocks;
         const char *shape, *part;
         size_t scales;
-    } list[] = {{false, "129", BEHIND "_scale is missing, or is no scale for each of 130 rows", 129},
-                {false, NULL, BEHIND "_scale is missing, or is no scale for each of 130 rows", 0},
-                {true, "1,1", BEHIND "_scale is [1, 1], config.json says [2, 1]", 1},
-                {true, NULL, BEHIND "_scale is missing", 0}};
+        const char *of; /* or BEHIND */
+    } list[] = {{false, "129", BEHIND "_scale is missing, or is no scale for each of 130 rows", 129, NULL},
+                {false, NULL, BEHIND "_scale is missing, or is no scale for each of 130 rows", 0, NULL},
+                {true, "1,1", BEHIND "_scale is [1, 1], where blocks of 128 × 128 want [2, 1]", 1, NULL},
+                {true, NULL, BEHIND "_scale is missing", 0, NULL},
+                {true, NULL, LONG "_scale is missing", 0, LONG},
+                {false, NULL, "a?[31mb.weight_scale is missing", 0, "a\\u001b[31mb.weight"},
+                {true, NULL, "a?[31mb.weight_scale is missing", 0, "a\\u001b[31mb.weight"},
+                {true, "1,1", "a?[31mb.weight_scale is [1, 1]", 1, "a\\u001b[31mb.weight"},
+                {true, "2,1", "has more than 95 characters", 2, LONG_PART "en_more_of_it.weight"},
+                {false, "130", "has more than 95 characters", 130, LONG_PART "en_more_of_it.weight"}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const struct compressed_how how = {
             .format = "float-quantized", .bits = 8, .side = DTYPE_BF16, .blocks = list[i].blocks};
@@ -221,7 +232,7 @@ static void other_tensors_in_fp8_without_scales_are_refused(void **state)
         struct rewrite_result done;
         struct err err;
         fp8_open(&w, dir.path, how);
-        put_behind(dir.path, "_scale", list[i].shape, list[i].scales);
+        put_behind(dir.path, list[i].of ? list[i].of : BEHIND, "_scale", list[i].shape, list[i].scales);
         const struct convert_request req = {.model = dir.path, .out = w.out, .dtype = DTYPE_F32};
         must_refuse(convert_run(&req, &done, &err), -EINVAL, &err, list[i].part);
         convert_world_close(&w);

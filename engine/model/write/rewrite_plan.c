@@ -143,6 +143,10 @@ static int check_other(const struct planning *p, const struct st_tensor *t)
     if (t->dtype == DTYPE_COUNT && !t->block)
         return err_set(p->err, -ENOTSUP, "%s: %s is stored as %s, which cannot be written here",
                        p->how->model, input_quote(t->name).text, t->dtype_name);
+    if (t->dtype == DTYPE_F8_E4M3 && strlen(t->name) >= sizeof def.name)
+        return err_set(p->err, -EINVAL,
+                       "%s: the name of %s has more than %zu characters, too many to look for its scales",
+                       p->how->model, input_quote(t->name).text, sizeof def.name - 1);
     if (t->dtype == DTYPE_F8_E4M3 &&
         (t->ndim != 2 || !stored_scales(NULL, p->st, &def, p->how->config->fp8_rows, why, sizeof why)))
         return err_set(p->err, -EINVAL, "%s: %s", p->how->model, why);

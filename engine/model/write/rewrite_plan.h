@@ -31,7 +31,8 @@ struct rewrite_plan {
     json_t *left;     /* owned: {module: false} of matrices that have no whole groups */
 };
 
-/* −EINVAL: a tensor is missing or misshapen; −ENOTSUP: one is of a type that cannot be written. */
+/* −EINVAL: a tensor is missing, misshapen, or has too long a name; −ENOTSUP: one is of a type that
+ * cannot be written. */
 int rewrite_plan_make(struct rewrite_plan *p, const struct rewrite_how *how, const struct st *st,
                       struct err *err);
 void rewrite_plan_done(struct rewrite_plan *p);
