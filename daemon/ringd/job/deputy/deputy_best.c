@@ -122,14 +122,37 @@ void best_done(struct dossier *x)
 
 /* --- fetching --------------------------------------------------------------------------------- */
 
-/* The note names its folder, which nothing is written to any more; then the one before may go. */
+/* A folder that the note on the disk may still name. */
+struct passed {
+    const struct deputy *deputy;
+    char *folder; /* owned */
+};
+
+/* Where the disk refuses the note, both folders stay, and best_sweep goes by the note. */
+static void on_noted(void *arg, const char *nothing)
+{
+    struct passed *p = arg;
+    (void)nothing;
+    if (p->deputy->is_stopped || store_trouble(p->deputy->setup.store))
+        free(p->folder);
+    else
+        deputy_drop_folder(p->deputy, p->folder);
+    free(p);
+}
+
+/* The folder before goes once the note on the disk names the new one. */
 static void settle(struct dossier *x, struct best_files *whole)
 {
     struct best_files before = {0};
     move(&before, &x->best);
     move(&x->best, whole);
     deputy_put_note(x->deputy, x);
-    best_drop(x->deputy, x->id, &before);
+    if (before.files) {
+        struct passed *p = xmalloc(sizeof *p);
+        *p = (struct passed){x->deputy, folder_of(x->deputy, x->id, &before)};
+        store_sync(x->deputy->setup.store, on_noted, p);
+    }
+    best_free(&before);
 }
 
 static void on_fetched(void *owner, const char *why)

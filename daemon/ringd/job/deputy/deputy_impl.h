@@ -37,7 +37,7 @@ struct dossier {
     bool has_inputs;   /* they are here */
     char why_none[300];
     struct part_fetch *fetch; /* NULL: nothing is fetched */
-    /* What is here, what is fetched, and what the head has that is neither. */
+    /* What is here; what is on its way; what the head has, where that is newer than both. */
     struct best_files best, fetched, coming;
     struct part_fetch *best_fetch; /* NULL: nothing is fetched */
     struct instant best_retry;     /* not before; 0: at once */

@@ -27,7 +27,7 @@ enum {
     AGAIN_MS = 5000,           /* until a message that was not answered is sent again */
 };
 /* Of sets of best files, above all numbers of jobs and of offers: who fetches parts names any. They
- * begin anywhere behind it, so that none means another set after a restart. */
+ * begin at a random number above it: after a restart none is that of another set. */
 #define FIRST_NUMBER (UINT64_C(1) << 53)
 
 enum phase {

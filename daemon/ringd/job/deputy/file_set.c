@@ -28,8 +28,8 @@ struct file_set {
         int fd;     /* owned */
         uint64_t bytes;
         int64_t changed; /* ns since 1970 */
-        dev_t disk;
-        ino_t number;
+        dev_t device;
+        ino_t inode;
     } at[FILE_SET_MOST];
 };
 
@@ -58,14 +58,14 @@ void file_set_drop(struct file_set *s)
     free(s);
 }
 
-/* Of open files a number is not given again. */
+/* An inode number is not given again while its file is open. */
 bool file_set_is_same(const struct file_set *a, const struct file_set *b)
 {
     bool is_same = a->n == b->n;
     for (size_t i = 0; is_same && i < a->n; i++) {
         const struct one_file *x = &a->at[i], *y = &b->at[i];
         is_same = !strcmp(x->path, y->path) && x->bytes == y->bytes && x->changed == y->changed &&
-                  x->disk == y->disk && x->number == y->number;
+                  x->device == y->device && x->inode == y->inode;
     }
     return is_same;
 }
@@ -96,8 +96,8 @@ static int add(struct file_set *s, const char *path, int fd, struct err *err)
                                       .fd = fd,
                                       .bytes = (uint64_t)st.st_size,
                                       .changed = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,
-                                      .disk = st.st_dev,
-                                      .number = st.st_ino};
+                                      .device = st.st_dev,
+                                      .inode = st.st_ino};
     return 0;
 }
 

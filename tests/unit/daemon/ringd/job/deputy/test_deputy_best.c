@@ -120,13 +120,18 @@ static void close_deputy(struct world *w)
 }
 
 /* Another life of the daemon, on the same disk. */
-static void reopen(struct world *w)
+static void open_again(struct world *w)
 {
     struct err err;
     char note[256];
-    close_deputy(w);
     assert_int_equal(store_open(&w->h->store, w->h->dir, w->h->mailbox, NULL, note, &err), 0);
     open_deputy(w);
+}
+
+static void reopen(struct world *w)
+{
+    close_deputy(w);
+    open_again(w);
 }
 
 static int open_world(void **state)
@@ -330,6 +335,24 @@ static void what_was_not_fetched_whole_leaves_no_files(void **state)
     }
 }
 
+/* The note on the disk may still name it. */
+static void the_folder_before_goes_behind_the_note(void **state)
+{
+    struct world *w = *state;
+    make_set(w, 0, one);
+    make_set(w, 1, one);
+    say_best(w, 0, 1);
+    await_kept(w, 0, 1);
+    say_best(w, 1, 2);
+    while (kept(w)->best.number != 2)
+        turn(w);
+    close_deputy(w); /* before it hears that the note is on the disk */
+    assert_true(is_there(w, "1-best-1/0"));
+    open_again(w);
+    assert_false(is_there(w, "1-best-1"));
+    assert_true(is_there(w, "1-best-2/0"));
+}
+
 static void the_same_files_are_the_best_as_of_a_later_save(void **state)
 {
     struct world *w = *state;
@@ -449,6 +472,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_is_being_fetched_is_fetched_to_its_end),
         TEST(what_was_not_fetched_whole_leaves_no_files),
+        TEST(the_folder_before_goes_behind_the_note),
         TEST(the_same_files_are_the_best_as_of_a_later_save),
         TEST(a_set_that_has_not_all_come_is_not_brought),
         TEST(a_job_taken_over_in_two_lives_has_its_best),
