@@ -198,7 +198,7 @@ static void what_is_being_fetched_is_handed_over_to_its_end(void **state)
     assert_false(hands_over(h, numbers[0])); /* it is done with that */
 }
 
-/* Its deputy hears of the last save in any case, though files are opened by one thread at a time. */
+/* Its deputy hears of the last save in any case, though one thread at a time opens files. */
 static void saves_come_faster_than_files_are_opened(void **state)
 {
     enum { SAVES = 50 };
