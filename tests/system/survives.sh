@@ -59,9 +59,15 @@ for node in 2 1 "1 3"; do
 done
 
 # Without copies, from what was saved; before anything was, from the start, and nothing is said twice.
+curl -sN --unix-socket "$(sock_of 1)" "http://localhost/v1/events?after=now" >"$work/events" 2>/dev/null &
+listener=$!
 train saved --save-every 3 --copies off
 step_of saved 5
-kill -KILL "$(stage_of 2)"
+stage=$(stage_of 2)
+kill -STOP "$stage" # a disk may be slower than the steps that are left
+await_line "$work/events" '^event: saved' 60
+kill -KILL "$stage"
+kill $listener
 done_as_undisturbed saved
 holds "what ringctl said" "$work/saved.err" 'goes on behind step [0-9]+, the last that was saved'
 # Saves that are still on their way to the disk are made again.
