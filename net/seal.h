@@ -26,8 +26,7 @@ struct seal_offer {
     uint16_t chacha_ps, aes_ps;
 };
 /* Times both ciphers, for a few milliseconds of this thread; up to some 30 on a slow CPU. AES that
- * does not work is not offered. Without
- * memory nothing is measured. */
+ * does not work is not offered. Without memory nothing is measured. */
 struct seal_offer seal_measure(void);
 /* The same at both ends: of the ciphers that both have, the one with the least sum of costs, as
  * sealing and opening take time from cores that compute; AES-256-GCM at equal sums. Without AES in

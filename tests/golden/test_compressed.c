@@ -104,21 +104,6 @@ static void pair_free(struct pair *p)
     temp_dir_free(&p->packed);
 }
 
-/* One stage that computes. */
-static struct stage_spec all_of(const char *dir, const struct config *c)
-{
-    return (struct stage_spec){.model_dir = dir,
-                               .config = *c,
-                               .tune = {.end_layer = c->layers},
-                               .end_layer = c->layers,
-                               .embed = true,
-                               .head = true,
-                               .slots = 1,
-                               .tokens = 4,
-                               .seqs = 1,
-                               .positions = 4};
-}
-
 static bool is_whole(const struct compressed_how *how)
 {
     return strcmp(how->format, "float-quantized") != 0;
@@ -178,7 +163,7 @@ static void check_measure(const struct pair *p, const struct compressed_how *how
     char *json = read_file(p->packed.path, "config.json", &(size_t){0});
     write_file(alone.path, "config.json", json);
     free(json);
-    const struct stage_spec spec = all_of(alone.path, &p->q);
+    const struct stage_spec spec = tiny_whole(alone.path, &p->q, 4);
     must(stage_measure(&bytes, &spec, &err), &err);
     assert_int_equal(bytes.mapped, matrices);
     temp_dir_free(&alone);
@@ -391,7 +376,7 @@ static void what_is_misshapen_is_refused_by_its_name(void **state)
         misshape(p.packed.path, m);
         snprintf(part, sizeof part, "%s%s%s", m->part ? "" : "cannot read the quantization of ", m->matrix,
                  m->part ? m->part : ".weight: of compressed-tensors it reads");
-        const struct stage_spec spec = all_of(p.packed.path, &p.q);
+        const struct stage_spec spec = tiny_whole(p.packed.path, &p.q, 4);
         must_refuse(stage_open(&stage, num, &spec, &err), -EINVAL, &err, part);
         pair_free(&p);
     }
@@ -464,7 +449,7 @@ static int plan_of(struct stage_bytes *ret, const char *family, const char *grou
                          groups, ignore) > 0);
     const struct config c = write_config(dir.path, family, more);
     free(more);
-    const struct stage_spec spec = all_of(dir.path, &c);
+    const struct stage_spec spec = tiny_whole(dir.path, &c, 4);
     const int r = stage_measure(ret, &spec, err);
     size_t units[64];
     assert_int_equal(stage_measure_units(units, &spec, err), r);

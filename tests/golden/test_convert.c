@@ -27,17 +27,10 @@ static void check_measure(const struct convert_world *w)
     struct err err;
     struct st *st;
     struct stage_bytes bytes;
-    struct stage_spec spec = {.model_dir = w->out,
-                              .end_layer = w->c.layers,
-                              .embed = true,
-                              .head = true,
-                              .slots = 1,
-                              .tokens = 4,
-                              .seqs = 1,
-                              .positions = 4};
+    struct config c;
     size_t matrices = 0;
-    must(config_read(&spec.config, w->out, &err), &err);
-    spec.tune.end_layer = w->c.layers;
+    must(config_read(&c, w->out, &err), &err);
+    const struct stage_spec spec = tiny_whole(w->out, &c, 4);
     must(st_open_dir(&st, w->out, NULL, NULL, &err), &err);
     for (size_t i = 0; i < st_count(st); i++) {
         const struct st_tensor *t = st_at(st, i);

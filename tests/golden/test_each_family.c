@@ -352,10 +352,11 @@ static void run(void **state)
     each_close(&e);
 }
 
-static bool has_model(const char *family)
+static bool has_model(const void *of, const char *family)
 {
     struct config c;
     struct err err;
+    (void)of;
     for (size_t i = 0; i < n_models; i++) {
         must(config_read(&c, models[i].model, &err), &err);
         if (!strcmp(c.family, family))
@@ -368,7 +369,7 @@ static bool has_model(const char *family)
 static void none_is_left_out(void **state)
 {
     (void)state;
-    known_families_all(has_model, "has no model here");
+    known_families_all(has_model, NULL, "has no model here");
 }
 
 int main(void)

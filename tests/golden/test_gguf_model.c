@@ -211,16 +211,7 @@ static void check_counted(const char *family, struct gguf_how how)
     struct stage_bytes bytes;
     size_t matrices = 0;
     world_open(&w, family, how);
-    const struct stage_spec spec = {.model_dir = w.path,
-                                    .config = w.as_file,
-                                    .tune = {.end_layer = 2},
-                                    .end_layer = 2,
-                                    .embed = true,
-                                    .head = true,
-                                    .slots = 1,
-                                    .tokens = 4,
-                                    .seqs = 1,
-                                    .positions = 4};
+    const struct stage_spec spec = tiny_whole(w.path, &w.as_file, 4);
     must(st_open_dir(&st, w.path, NULL, NULL, &err), &err);
     for (size_t i = 0; i < st_count(st); i++)
         matrices += st_at(st, i)->ndim == 2 ? st_at(st, i)->bytes : 0; /* taps of three become vectors */

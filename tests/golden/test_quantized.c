@@ -93,16 +93,7 @@ static void check_measure(const char *dir, const struct config *q)
     struct stage_bytes bytes;
     char path[512];
     size_t matrices = 0;
-    const struct stage_spec spec = {.model_dir = dir,
-                                    .config = *q,
-                                    .tune = {.end_layer = q->layers},
-                                    .end_layer = q->layers,
-                                    .embed = true,
-                                    .head = true,
-                                    .slots = 1,
-                                    .tokens = 4,
-                                    .seqs = 1,
-                                    .positions = 4};
+    const struct stage_spec spec = tiny_whole(dir, q, 4);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     must(st_open_file(&st, path, &err), &err);
     for (size_t i = 0; i < st_count(st); i++)

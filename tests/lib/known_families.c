@@ -11,7 +11,7 @@
 #include "file/config.h"
 #include "tests/lib/known_families.h"
 
-void known_families_all(bool (*has)(const char *family), const char *lack)
+void known_families_all(bool (*has)(const void *of, const char *family), const void *of, const char *lack)
 {
     static const char unknown[] = "{\"model_type\":\"nothing\"}", list[] = "(known: ";
     struct config c;
@@ -21,6 +21,6 @@ void known_families_all(bool (*has)(const char *family), const char *lack)
     assert_non_null(at);
     for (char *rest, *name = strtok_r(at + sizeof list - 1, ", )", &rest); name;
          name = strtok_r(NULL, ", )", &rest))
-        if (!has(name))
+        if (!has(of, name))
             fail_msg("%s %s", name, lack);
 }

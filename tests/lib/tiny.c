@@ -228,6 +228,20 @@ static int search_one(void *arg, const struct tensor_def *def)
     return 0;
 }
 
+struct stage_spec tiny_whole(const char *dir, const struct config *c, size_t tokens)
+{
+    return (struct stage_spec){.model_dir = dir,
+                               .config = *c,
+                               .tune = {.end_layer = c->layers},
+                               .end_layer = c->layers,
+                               .embed = true,
+                               .head = true,
+                               .slots = 1,
+                               .tokens = tokens,
+                               .seqs = 1,
+                               .positions = tokens};
+}
+
 int tiny_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name)
 {
     struct search s = {name, 0};

@@ -38,6 +38,9 @@ void model_write(const char *dir, const struct config *c);
 /* The same with the layer behind the last that predicts a token more, where the config has one. */
 void model_write_ahead(const char *dir, const struct config *c);
 
+/* One stage with all of a model, for one slot of so many tokens. */
+struct stage_spec tiny_whole(const char *dir, const struct config *c, size_t tokens);
+
 /* Index of `name` among the tensors of a unit, or −1. */
 int tiny_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name);
 

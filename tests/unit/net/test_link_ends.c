@@ -5,6 +5,8 @@
 
 #include "net/link_impl.h"
 
+enum { MUCH = 12 }; /* frames of the greatest size */
+
 static void test_close_says_goodbye(void **state)
 {
     struct world *w = *state;
@@ -12,7 +14,7 @@ static void test_close_says_goodbye(void **state)
     bring_up(w);
     w->a.on_down = w->b.on_down = stop_when_both_down;
     link_close(w->b.link, LINK_END_LOCAL, "going down for an update");
-    assert_int_equal(w->b.downs, 0); /* told from the loop */
+    assert_int_equal(w->b.downs, 0); /* the loop says it later */
     assert_int_equal(link_send(w->b.link, LINK_FRAME_USER, "x", 1), -ENOTCONN);
     link_close(w->b.link, LINK_END_LOCAL, "twice is once");
     run(w);
@@ -20,22 +22,27 @@ static void test_close_says_goodbye(void **state)
     expect_end(&w->b, LINK_END_LOCAL, "going down for an update");
 }
 
+/* All of it still waits; the loop ends once both links are down. */
+static void send_much(struct world *w)
+{
+    uint8_t *body = calloc(1, LINK_FRAME_MAX);
+    assert_non_null(body);
+    bring_up(w);
+    for (int i = 0; i < MUCH; i++)
+        assert_int_equal(link_send(w->a.link, LINK_FRAME_USER, body, LINK_FRAME_MAX), 0);
+    w->a.on_down = w->b.on_down = stop_when_both_down;
+    free(body);
+}
+
 /* A close right after much data still delivers the data and the reason. */
 static void test_close_lingers(void **state)
 {
     struct world *w = *state;
-    uint8_t *body = calloc(1, LINK_FRAME_MAX);
-
-    assert_non_null(body);
-    bring_up(w);
-    for (int i = 0; i < 12; i++)
-        assert_int_equal(link_send(w->a.link, LINK_FRAME_USER, body, LINK_FRAME_MAX), 0);
-    w->a.on_down = w->b.on_down = stop_when_both_down;
+    send_much(w);
     link_close(w->a.link, LINK_END_REFUSED, "a second connection to the same node");
     run(w);
-    assert_int_equal(w->b.frames, 12);
+    assert_int_equal(w->b.frames, MUCH);
     expect_end(&w->b, LINK_END_REFUSED, "second connection");
-    free(body);
 }
 
 static void hear_frames(struct world *w, size_t n)
@@ -48,13 +55,7 @@ static void hear_frames(struct world *w, size_t n)
 static void test_lingers_while_bytes_leave(void **state)
 {
     struct world *w = *state;
-    uint8_t *body = calloc(1, LINK_FRAME_MAX);
-
-    assert_non_null(body);
-    bring_up(w);
-    for (int i = 0; i < 12; i++)
-        assert_int_equal(link_send(w->a.link, LINK_FRAME_USER, body, LINK_FRAME_MAX), 0);
-    w->a.on_down = w->b.on_down = stop_when_both_down;
+    send_much(w);
     link_close(w->a.link, LINK_END_LOCAL, "much to say");
     assert_false(link_lingers(w->a.link)); /* nothing has left yet */
     for (size_t i = 1; i <= LINK_LINGERS; i++) {
@@ -64,9 +65,8 @@ static void test_lingers_while_bytes_leave(void **state)
     hear_frames(w, LINK_LINGERS + 1);
     assert_false(link_lingers(w->a.link));
     run(w);
-    assert_int_equal(w->b.frames, 12);
+    assert_int_equal(w->b.frames, MUCH);
     expect_end(&w->b, LINK_END_PEER_LEFT, "much to say");
-    free(body);
 }
 
 static void test_free_says_goodbye(void **state)

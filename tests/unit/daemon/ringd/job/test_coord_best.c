@@ -13,6 +13,13 @@
 #include "daemon/ringd/job/deputy/file_set.h"
 #include "tests/unit/daemon/ringd/job/training_world.h"
 
+static const struct job *submit_early(struct head *h, const char *rows, const char *out, int iters)
+{
+    return submit_spec(h, JOB_TRAIN,
+                       json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", rows, "adapter_out",
+                                 out, "iters", iters, "valid", rows, "eval_every", 1, "early_stop", 3));
+}
+
 /* The best adapter of a job that ends early is written beside the next steps. A copy of a later
  * step does not have it, nor what was decided before the head's daemon was started again. */
 static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
@@ -20,9 +27,7 @@ static void no_copy_stands_for_a_best_adapter_that_is_lost(void **state)
     struct head *h = *state;
     for (unsigned saves = 0; saves <= 1; saves++) {
         open_coord(h, 0, JOB_QUEUED);
-        json_t *spec = json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", "/d", "adapter_out",
-                                 "/out", "iters", 5, "valid", "/v", "eval_every", 1, "early_stop", 3);
-        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+        const struct job *job = submit_early(h, "/d", "/out", 5);
         run(h, job);
         so_far(h, job, 0, 0);
         step(h, job, 1);
@@ -61,9 +66,7 @@ static void the_best_so_far_comes_with_a_job_that_is_taken_over(void **state)
         const unsigned as = 50 + 100 * kept; /* above all numbers of jobs here */
         char *text = NULL;
         open_coord(h, 0, JOB_QUEUED);
-        json_t *spec = json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", "/d", "adapter_out",
-                                 "/out", "iters", 5, "valid", "/v", "eval_every", 1, "early_stop", 3);
-        const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+        const struct job *job = submit_early(h, "/d", "/out", 5);
         run(h, job);
         step(h, job, 1);
         store_get_unfinished(h->store, job->id, take_text, &text);
@@ -126,10 +129,7 @@ static const struct job *train_early(struct head *h)
     FILE *f = fopen(rows, "w");
     assert_true(f && !fclose(f));
     open_coord(h, 0, JOB_QUEUED);
-    const struct job *job =
-        submit_spec(h, JOB_TRAIN,
-                    json_pack("{s:s s:s s:s s:i s:s s:i s:i}", "model", "/m", "data", rows, "adapter_out",
-                              out, "iters", 500, "valid", rows, "eval_every", 1, "early_stop", 3));
+    const struct job *job = submit_early(h, rows, out, 500);
     run(h, job);
     free(rows);
     free(out);
