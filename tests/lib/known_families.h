@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* has: called with the name of each, and `of`. The test fails with `lack`, behind the name, where it
- * says no. */
+/* has: called with the name of each, and `of`. The test fails with `lack`, behind the name, where
+ * it says no. */
 void known_families_all(bool (*has)(const void *of, const char *family), const void *of, const char *lack);
 
 #endif
